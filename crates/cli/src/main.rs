@@ -9,6 +9,7 @@ mod cache;
 mod closed;
 mod completions;
 mod curve;
+mod date;
 mod failure;
 mod fit;
 mod help;

@@ -24,6 +24,7 @@ use flashwise_trace::request_file::RequestFile;
 
 use crate::array::ArrayOptions;
 use crate::cache::CacheOptions;
+use crate::date::today;
 use crate::failure::Misuse;
 use crate::help::{self, Topic};
 use crate::input::{InputOptions, read_once, reading};
@@ -84,6 +85,9 @@ pub struct Simulate {
     /// simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Title of the report [default: that of the traces]
+    #[arg(long, value_name = "TEXT", requires = "html")]
+    title: Option<String>,
     /// Run the jobs listed in a file; - is standard input
     ///
     /// A job is a JSON object of options, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. Or it is a line of words, as in the
@@ -330,6 +334,7 @@ impl Simulate {
         let (Some(html), Some(first)) = (&self.html, done.jobs.first()) else { return Ok(()) };
         let bar = Bar::accesses("reuse distances".to_owned(), done.traces.iter().map(|trace| trace.len() as u64).sum());
         let report = Report::of(command()?, first, &done.traces, &done.rows, &bar).map_err(misuse)?;
+        let report = Report { title: self.title.clone(), date: Some(today()), ..report };
         let report = flashwise_report::render(&report)?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }

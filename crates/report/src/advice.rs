@@ -3,14 +3,14 @@
 use flashwise_sim::advise::{Advice, AdvisedCache, Verdict};
 use flashwise_trace::tools::info::Info;
 
-use super::answer::{Answer, Picture};
+use super::answer::Answer;
 use super::certainty::Certainty;
 use super::charts::{Chart, Mark, Series};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::Looks;
 use super::numbers::{bytes, percent, shortest};
 use super::scales::linear;
-use super::table::{Figure, Table};
+use super::table::{Figure, Picture, Table};
 use super::{Page, ReportError, SectionView, look, numbers, page, policies, summary};
 
 const THIS: &str = "recommended";
@@ -36,7 +36,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     let answer = Answer {
         facts: Vec::new(),
         sentences: advice.sentences.clone(),
-        picture: Some(Picture { caption: caption(advice), wide, narrow, legend: chart.legend(), again: false }),
+        picture: Some(Picture { caption: caption(advice), wide, narrow, legend: chart.legend() }),
         certainty: Certainty { verdict: advice.certainty.verdict, reasons: advice.certainty.reasons.clone() },
         steps: advice.cache.as_ref().map(|cache| choices(advice, cache)),
         drives: None,
@@ -58,6 +58,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         workload: Vec::new(),
         time: Vec::new(),
         counts: Table::default(),
+        policies: Vec::new(),
     };
     let settings = [
         ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
@@ -69,9 +70,10 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Cache for {}", info.trace),
-        heading: "Which cache to buy",
+        heading: "Which cache to buy".to_owned(),
+        date: None,
         colours: look::css(":root"),
-        switches: look::switches(),
+        switches: look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(advice.runs.iter().flat_map(|run| [&run.policy[..], rule(run)])),
         sentences: Vec::new(),
@@ -79,6 +81,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         summary: None,
         over_traces: Vec::new(),
         over_traces_heading: "",
+        over_traces_policies: Vec::new(),
         sections: vec![section],
     })
 }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::Section;
 use super::certainty::{self, Certainty};
-use super::charts::{LegendKey, Mark};
-use super::choice::{Choice, best_of_each_size, dominates};
+use super::choice::{ALIKE, Choice, best_of_each_size, dominates, worth};
+use super::decision;
 use super::facts::{Fact, facts};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
@@ -20,7 +20,7 @@ use super::numbers::{
 };
 use super::purchase::{PRICES, Purchase};
 use super::rows::rule;
-use super::table::Table;
+use super::table::{Picture, Table};
 
 /// Caching is called hardly worthwhile when fewer accesses than this share are to a block accessed before.
 const REACCESS_RATIO_MIN: f64 = 0.10;
@@ -42,7 +42,7 @@ pub struct Answer {
     pub facts: Vec<Fact>,
     /// What, why this size, what it costs and saves.
     pub sentences: Vec<String>,
-    /// Hits against size, with the recommended size marked.
+    /// Hits against flash writes at the recommended size.
     pub picture: Option<Picture>,
     /// How sure that is.
     pub certainty: Certainty,
@@ -54,17 +54,6 @@ pub struct Answer {
     pub cautions: Vec<String>,
     #[serde(skip)]
     pub recommended: Option<Recommended>,
-}
-
-/// A chart for wide and for narrow screens.
-#[derive(Debug, Serialize)]
-pub struct Picture {
-    pub caption: String,
-    pub wide: String,
-    pub narrow: String,
-    pub legend: Vec<LegendKey>,
-    /// Whether the first figure of the evidence shows the same, and so is not printed.
-    pub again: bool,
 }
 
 /// What is recommended, as summaries of many traces need it.
@@ -166,7 +155,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
     Answer {
         facts: reading.facts(&again, &certainty),
         sentences: reading.sentences(&again),
-        picture: Some(picture(subject, &choice)),
+        picture: Some(decision::picture(subject, &choice, reading.own(), reading.rules().1)),
         certainty,
         steps: Some(reading.steps()),
         drives: reading.drives(),
@@ -185,26 +174,6 @@ fn days(section: &Section, row: &ResultRow) -> Option<f64> {
     }
     let is_whole = row.warmup_accesses == 0 && section.info.duration_us > 0;
     is_whole.then(|| section.info.duration_us as f64 / 86_400e6)
-}
-
-/// Hits against size: the best in colour, the recommended size marked.
-fn picture(subject: &Subject, choice: &Choice) -> Picture {
-    let chart = subject.hit_ratio_chart();
-    let chart = super::charts::Chart { id: format!("{}-answer", subject.id), ..chart };
-    let axis = super::scales::SizeAxis::new(subject.grid.sizes.iter().map(|size| size.bytes));
-    let text = bytes(choice.size.bytes);
-    let mark = Mark { x: axis.place(choice.size.bytes), text: &text };
-    let caption = format!(
-        "Share of the accesses that the cache serves, by size; the line marks {}. What is grey appears where it is pointed at.",
-        choice.size.named()
-    );
-    Picture {
-        caption,
-        wide: chart.inline_marked(Some(mark)),
-        narrow: chart.inline_narrow(Some(mark)),
-        legend: chart.legend(),
-        again: true,
-    }
 }
 
 impl<'a> Reading<'a> {
@@ -255,7 +224,11 @@ impl<'a> Reading<'a> {
             self.keeps_hits(row) && row.flash_writes_blocks as f64 <= RULE_WRITES * alone.flash_writes_blocks as f64
         };
         let sparing = |row: &&ResultRow| (row.flash_writes_blocks, std::cmp::Reverse(row.hits));
-        let better = || behind.iter().filter(|row| dominates(row, self.choice.row)).min_by_key(sparing);
+        let is_better = |row: &&ResultRow| {
+            let alone = self.choice.row;
+            dominates(row, alone) || row.hits >= alone.hits && worth(row) > worth(alone) + ALIKE
+        };
+        let better = || behind.iter().filter(is_better).max_by(|a, b| worth(a).total_cmp(&worth(b)));
         let policies = self.grid.policies.iter().filter(|policy| !policy.offline);
         let mut alone_too = policies.filter_map(|&policy| self.grid.row(policy, self.choice.size));
         let best = behind.iter().filter(keeps).min_by_key(sparing).or_else(better);
@@ -422,7 +395,14 @@ impl<'a> Reading<'a> {
                 .to_owned(),
         };
         let admission = match self.rules() {
-            (Some(rule), _) => format!(", and the rule saves {} of the flash writes", about_percent(self.saved(rule))),
+            (Some(rule), _) => {
+                let alone = self.row_of(&rule.policy, self.choice.size).map_or(0, |alone| alone.flash_writes_blocks);
+                let saved = 1.0 - rule.flash_writes_blocks as f64 / alone.max(1) as f64;
+                match saved > 0.0 {
+                    true => format!(", and the rule saves {} of the flash writes", about_percent(saved)),
+                    false => String::new(),
+                }
+            }
             (None, Some(next)) if self.saved(next) >= TRADE_MIN => format!(
                 "; an admission rule {}: {} would serve {} with {} of the flash writes",
                 if self.keeps_hits(next) { "saves little" } else { "would trade hits for flash writes" },
@@ -468,7 +448,8 @@ impl<'a> Reading<'a> {
         let is_trade = |other: &&ResultRow| {
             other.hits > row.hits || (other.flash_writes_blocks as f64) <= (1.0 - TRADE_MIN) * own_writes
         };
-        let other = sparing.filter(is_trade).or_else(|| self.lru().filter(is_trade));
+        let alone = Some(self.choice.row).filter(|alone| alone.policy != row.policy);
+        let other = sparing.or(alone).filter(is_trade).or_else(|| self.lru().filter(is_trade));
         let beside = |row: Option<&ResultRow>| {
             let row = row?;
             let of = about_percent(row.flash_writes_blocks as f64 / own_writes);

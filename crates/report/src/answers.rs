@@ -1,12 +1,12 @@
 //! What to buy for many traces: three sentences, a picture with a row for each trace, and a table.
 
-use super::answer::{Answer, Picture, Recommended, in_years};
+use super::answer::{Answer, Recommended, in_years};
 use super::charts::{Chart, Series};
 use super::look::Looks;
 use super::numbers::{about_percent, bytes, count, counted, percent, years};
 use super::rows::file_name;
 use super::scales::{categories, linear};
-use super::table::Table;
+use super::table::{Picture, Table};
 use flashwise_trace::tools::info::Info;
 
 /// What the points of the picture are.
@@ -105,13 +105,8 @@ pub fn picture(traces: &[(&Info, &Answer)]) -> Option<Picture> {
         markers: true,
     };
     let caption = "Share of the accesses that a cache of the recommended size serves, by trace.".to_owned();
-    Some(Picture {
-        caption,
-        wide: chart.inline(),
-        narrow: chart.inline_narrow(None),
-        legend: chart.legend(),
-        again: false,
-    })
+    let (wide, narrow) = chart.inline_told(None, &[]);
+    Some(Picture { caption, wide, narrow, legend: chart.legend() })
 }
 
 /// A column of the table: its head, and what stands in it for what is recommended; nothing if it is not known.

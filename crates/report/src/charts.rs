@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::labels::{self, Label};
 use super::look::{self, Look};
 
 /// Line height of a wrapped label.
@@ -110,6 +111,16 @@ pub struct LegendKey {
     pub marker: &'static str,
     /// True if it is grey, one of many.
     pub other: bool,
+    /// The class that its series has in every chart.
+    pub class: String,
+}
+
+/// Returns the class of the series of this name, the same in every chart of a page.
+pub fn class_of(name: &str) -> String {
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("n{:x}", hash >> 32)
 }
 
 /// A marked position on the horizontal axis.
@@ -122,40 +133,33 @@ pub struct Mark<'a> {
 }
 
 impl Chart {
-    /// Returns the chart as an `svg` element with the colours of the page's [`look::css`]; its legend is [`legend`](Self::legend).
-    pub fn inline(&self) -> String {
-        self.in_page(WIDTH, None, &[])
-    }
-
-    /// Returns the chart for a narrow screen, with its own id.
-    pub fn inline_narrow(&self, mark: Option<Mark>) -> String {
-        self.narrow(mark, &[])
-    }
-
-    /// Returns the chart with a mark.
-    pub fn inline_marked(&self, mark: Option<Mark>) -> String {
-        self.in_page(WIDTH, mark, &[])
-    }
-
-    /// Returns the chart for wide and narrow screens, with a mark. When pointed at, each series shows its entry of `told`.
+    /// Returns the chart for wide and narrow screens, with a mark, as `svg` elements with the colours of the page's [`look::css`]. When pointed at,
+    /// each series shows its entry of `told`. Its legend is [`legend`](Self::legend).
     pub fn inline_told(&self, mark: Option<Mark>, told: &[String]) -> (String, String) {
-        (self.in_page(WIDTH, mark, told), self.narrow(mark, told))
+        let words = Words { mark, told, names: None };
+        (self.in_page(WIDTH, &words), self.narrow(&words))
     }
 
-    fn narrow(&self, mark: Option<Mark>, told: &[String]) -> String {
+    /// Returns the chart for wide and narrow screens, with a name at each single point; that of `bold` is bold.
+    pub fn inline_named(&self, bold: &str) -> (String, String) {
+        let words = Words { names: Some(bold), ..Words::default() };
+        (self.in_page(WIDTH, &words), self.narrow(&words))
+    }
+
+    fn narrow(&self, words: &Words) -> String {
         // Names at the vertical axis need space.
         let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
-        Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, mark, told)
+        Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, words)
     }
 
-    fn in_page(&self, width: f64, mark: Option<Mark>, told: &[String]) -> String {
-        let (height, body) = self.body(&Manner { width, in_page: true, mark, told });
+    fn in_page(&self, width: f64, words: &Words) -> String {
+        let (height, body) = self.body(&Manner { width, in_page: true, words });
         format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
     /// Returns the chart as a file, in light and dark.
     pub fn standalone(&self) -> String {
-        let (height, body) = self.body(&Manner::of_file());
+        let (height, body) = self.body(&Manner { width: WIDTH, in_page: false, words: &Words::default() });
         standalone(&self.id, &self.title, &self.description, (WIDTH, height), &body)
     }
 
@@ -168,8 +172,9 @@ impl Chart {
                 let other = colour == look::OTHER.colour;
                 let line = self.series.iter().any(|of| of.name == series.name && of.points.len() > 1);
                 // A single point has its marker in every chart.
-                let marker = if (self.markers || !line) && !other { marker.path() } else { "" };
-                keys.push(LegendKey { name: series.name.clone(), colour, dash, line, marker, other });
+                let marker = if !line || self.markers && !other { marker.path() } else { "" };
+                let class = class_of(&series.name);
+                keys.push(LegendKey { name: series.name.clone(), colour, dash, line, marker, other, class });
             }
         }
         // The recommended series, which has the first colour, comes first.
@@ -190,13 +195,14 @@ impl Chart {
         let mut order: Vec<usize> = (0..self.series.len()).collect();
         order.sort_by_key(|&at| self.series[at].look.colour != look::OTHER.colour);
         let names = self.legend();
+        let labels = self.labels(&frame, manner);
         for at in order {
-            drawing += &self.drawn(at, &frame, manner, &names);
+            drawing += &self.drawn(at, &frame, manner, &names, labels[at]);
         }
         for key in &legend.keys {
             drawing += &key.drawn(self.markers);
         }
-        if let Some(mark) = &manner.mark {
+        if let Some(mark) = &manner.words.mark {
             drawing += &frame.mark(mark);
         }
         for (at, line) in up.iter().enumerate() {
@@ -216,17 +222,17 @@ impl Chart {
     }
 
     /// Draws the group of a series; in a page with the class of its switch, and with its title.
-    fn drawn(&self, at: usize, frame: &Frame, manner: &Manner, names: &[LegendKey]) -> String {
+    fn drawn(&self, at: usize, frame: &Frame, manner: &Manner, names: &[LegendKey], label: Option<Label>) -> String {
         let Series { name, look, points } = &self.series[at];
         let is_other = look.colour == look::OTHER.colour;
         let mut group = String::from("<g");
         if manner.in_page {
             let number = 1 + names.iter().position(|key| key.name == *name).unwrap_or(0);
-            let _ = write!(group, " class=\"s s{number}{}\"", if is_other { " other" } else { "" });
+            let _ = write!(group, " class=\"s s{number} {}{}\"", class_of(name), if is_other { " other" } else { "" });
         }
         let _ = write!(group, " style=\"--c:var({})\">", look.colour);
         if manner.in_page {
-            let title = manner.told.get(at).map_or_else(|| self.told(&self.series[at]), String::clone);
+            let title = manner.words.told.get(at).map_or_else(|| self.told(&self.series[at]), String::clone);
             let _ = write!(group, "<title>{}</title>", escape(&title));
         }
         let places: Vec<_> = points.iter().map(|&(x, y)| (frame.screen_x(x), frame.screen_y(y))).collect();
@@ -236,7 +242,38 @@ impl Chart {
         if self.markers && !is_other && !is_interval || points.len() == 1 {
             group += &markers(look, &places);
         }
+        if let (Some(label), Some(point)) = (label, places.last()) {
+            group += &named(name, label, *point, manner.words.names);
+        }
         group + "</g>"
+    }
+
+    /// Places names at single points, or at the ends of grey lines, which have no other sign on paper.
+    fn labels(&self, frame: &Frame, manner: &Manner) -> Vec<Option<Label>> {
+        let mut labels = vec![None; self.series.len()];
+        if !manner.in_page {
+            return labels;
+        }
+        let is_named = |series: &Series| match manner.words.names {
+            Some(_) => series.points.len() == 1,
+            None => series.look.colour == look::OTHER.colour && series.points.len() > 1,
+        };
+        let mut named: Vec<usize> = (0..self.series.len()).filter(|&at| is_named(&self.series[at])).collect();
+        named.sort_by_key(|&at| {
+            let series = &self.series[at];
+            (manner.words.names != Some(&series.name), series.look.colour == look::OTHER.colour)
+        });
+        let end = |&at: &usize| {
+            let &(x, y) = self.series[at].points.last()?;
+            Some((frame.screen_x(x), frame.screen_y(y)))
+        };
+        let points: Vec<(f64, f64)> = named.iter().filter_map(end).collect();
+        let names: Vec<&str> = named.iter().map(|&at| &self.series[at].name[..]).collect();
+        let area = [frame.left + 2.0, frame.top - 10.0, manner.width - 2.0, frame.bottom() - 2.0];
+        for (at, label) in named.into_iter().zip(labels::place(&points, &names, area)) {
+            labels[at] = label;
+        }
+        labels
     }
 
     /// Returns the title of a series: its name, and its values if they are few.
@@ -265,8 +302,9 @@ impl Chart {
 /// Returns charts as one file, in rows, in light and dark.
 pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
     let (mut all, mut y) = (String::new(), 0.0);
+    let manner = Manner { width: WIDTH, in_page: false, words: &Words::default() };
     for row in charts.chunks(columns) {
-        let bodies: Vec<_> = row.iter().map(|chart| chart.body(&Manner::of_file())).collect();
+        let bodies: Vec<_> = row.iter().map(|chart| chart.body(&manner)).collect();
         let row_height = bodies.iter().map(|&(height, _)| height).fold(0.0, f64::max);
         for (column, (height, body)) in bodies.into_iter().enumerate() {
             let x = WIDTH * column as f64;
@@ -303,14 +341,17 @@ pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f
 struct Manner<'a> {
     width: f64,
     in_page: bool,
-    mark: Option<Mark<'a>>,
-    told: &'a [String],
+    words: &'a Words<'a>,
 }
 
-impl Manner<'_> {
-    fn of_file() -> Self {
-        Manner { width: WIDTH, in_page: false, mark: None, told: &[] }
-    }
+/// Words in a chart besides its axes.
+#[derive(Default)]
+struct Words<'a> {
+    mark: Option<Mark<'a>>,
+    /// Titles of the series.
+    told: &'a [String],
+    /// The bold name, if each single point has its name.
+    names: Option<&'a str>,
 }
 
 /// Largest number of values in the title of a series.
@@ -474,6 +515,17 @@ fn markers(look: &Look, places: &[(f64, f64)]) -> String {
         let _ = write!(group, "<path d=\"{}\" transform=\"translate({right} {down})\" />", look.marker.path());
     }
     group + "</g>"
+}
+
+/// Draws the name of a series at its label. Without `names` it is shown on paper only.
+fn named(name: &str, label: Label, point: (f64, f64), names: Option<&str>) -> String {
+    let class = if names.is_none() { " class=\"paper\"" } else { "" };
+    let weight = if names == Some(name) { " font-weight=\"bold\"" } else { "" };
+    let lead = label.lead.map_or_else(String::new, |(x, y)| {
+        let [from_x, from_y, x, y] = [point.0, point.1, x, y].map(Px);
+        format!("<path d=\"M{from_x} {from_y}L{x} {y}\" stroke=\"var(--fw-axis)\" stroke-width=\".7\" />")
+    });
+    format!("<g{class}>{lead}{}</g>", weighed_at(label.x, label.y, label.anchor, weight, name))
 }
 
 /// A coordinate, with at most two decimals.

@@ -17,10 +17,10 @@ use flashwise_sim::results::ResultRow;
 
 /// A policy with this share of the most hits is compared by its wear. The smallest share has to wear out the flash much less, see [`worth`].
 const COMPARED: f64 = 0.9;
-/// Hits that a policy may have fewer for less wear: a tenth fewer flash writes are worth a hundredth of the hits, and a half seven hundredths.
-const HITS_FOR_WEAR: f64 = 10.0;
+/// Logarithm of wear that is worth one of hits: a tenth fewer flash writes are worth 1.3 % of the hits, and half of them 8 %.
+const WEAR_FOR_HITS: f64 = 8.0;
 /// Policies within this share of the worth of the best are alike. Of these the one that leads at most sizes is taken.
-const ALIKE: f64 = 0.01;
+pub const ALIKE: f64 = 0.01;
 /// A smaller cache with as many hits is recommended up to this many times the wear.
 const SMALLER_WEAR: f64 = 4.0 / 3.0;
 /// What is named beside what is recommended hits at least this share of it.
@@ -49,10 +49,10 @@ fn is_better(row: &ResultRow, other: &ResultRow) -> bool {
     dominates(row, other) || is_smaller && wear(row) as f64 <= SMALLER_WEAR * wear(other) as f64
 }
 
-/// The worth of a run beside others, as a logarithm: its hits, less a tenth of its wear.
+/// The worth of a run beside others, as a logarithm: its hits, less an eighth of its wear.
 pub fn worth(row: &ResultRow) -> f64 {
     let log = |count: u64| (count.max(1) as f64).ln();
-    log(row.hits) - log(wear(row)) / HITS_FOR_WEAR
+    log(row.hits) - log(wear(row)) / WEAR_FOR_HITS
 }
 
 /// What is recommended.
@@ -252,7 +252,7 @@ mod tests {
 
     /// At size 10 both lead at one size, and d has less than 90 % of the hits.
     #[test]
-    fn a_tenth_fewer_writes_are_worth_a_hundredth_of_the_hits() {
+    fn a_few_hits_are_given_up_for_much_less_wear() {
         let of = |hits, writes| {
             [("a", 10, 500, 800), ("b", 10, hits, writes), ("d", 10, 440, 1), ("a", 20, 520, 800), ("b", 20, 530, 700)]
         };
@@ -261,6 +261,8 @@ mod tests {
         assert_eq!([790, 720, 600].map(|writes| chosen(496, writes)), ["a", "a", "b"]);
         // 5 % of the hits for 55 % of the writes, as larc beside lru on the bundled trace, but not for 30 %.
         assert_eq!((chosen(475, 360), chosen(475, 560)), ("b".to_owned(), "a".to_owned()));
+        // Hits and erasures of the bundled trace.
+        assert_eq!(super::tests::chosen(&[("lru", 10, 342, 1788), ("larc", 10, 325, 1058)]).0, "larc");
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 /// Says why a recommended row is no good, if another is better in what counts.
 fn beaten(row: &ResultRow, rows: &[ResultRow]) -> Option<String> {
     let online = || rows.iter().filter(|row| is_online(row) && rule(row).is_empty());
-    let worth = |row: &ResultRow| (row.hits.max(1) as f64).ln() - (wear(row).max(1) as f64).ln() / 10.0;
+    let worth = |row: &ResultRow| (row.hits.max(1) as f64).ln() - (wear(row).max(1) as f64).ln() / 8.0;
     let better = online().find(|other| {
         let as_good = other.hits >= row.hits && other.capacity_blocks <= row.capacity_blocks;
         let is_less = wear(other) < wear(row) || other.capacity_blocks < row.capacity_blocks || other.hits > row.hits;
@@ -148,10 +148,10 @@ fn check_run(sentence: &str, rows: &[ResultRow]) -> Result<(), String> {
             return Err(format!("the best possible is {most}"));
         }
     }
-    if let Some((_, beside)) = sentence.split_once("where lru serves ") {
-        if !beside.starts_with(&about_percent(of("lru").ok_or("no lru")?.hit_ratio)) {
-            return Err("lru serves other hits".to_owned());
-        }
+    if let Some((_, beside)) = sentence.split_once("where lru serves ")
+        && !beside.starts_with(&about_percent(of("lru").ok_or("no lru")?.hit_ratio))
+    {
+        return Err("lru serves other hits".to_owned());
     }
     if runs.contains(" behind ") {
         // Runs behind rules are compared with the policies alone.

@@ -1,6 +1,6 @@
 //! The report of a simulation: one self-contained HTML file with tables, charts and explanations.
 //!
-//! Equal results give equal bytes: a report has no time, no path of its own and nothing random.
+//! Equal results and dates give equal bytes: a report has no time, no path of its own and nothing random.
 //!
 //! ```
 //! use flashwise_report::{Report, Section, render};
@@ -20,7 +20,8 @@
 //! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
 //! let section = Section { info: Info::of(&trace), reuse, workload: None, rows: Vec::new(), checks: None };
 //! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-//! let page = render(&Report { command: "flashwise simulate trace.csv".to_owned(), counting, sections: vec![section] })?;
+//! let command = "flashwise simulate trace.csv".to_owned();
+//! let page = render(&Report { command, title: None, date: None, counting, sections: vec![section] })?;
 //! assert!(page.contains("Flash cache simulation of"));
 //! # Ok(())
 //! # }
@@ -38,12 +39,14 @@ mod certainty;
 mod charts;
 mod choice;
 pub mod curve;
+mod decision;
 #[cfg(test)]
 mod exhaustive;
 mod facts;
 mod figures;
 mod frontier;
 mod grid;
+mod labels;
 mod look;
 mod made;
 mod numbers;
@@ -68,12 +71,13 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
-use self::answer::{Answer, Picture};
+use self::answer::Answer;
+use self::charts::LegendKey;
 use self::choice::Choice;
 use self::figures::{Subject, reuse_distances};
 use self::grid::Grid;
 use self::look::Looks;
-use self::table::{Figure, Table};
+use self::table::{Figure, Picture, Table};
 use flashwise_sim::checks::Checks;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::ResultRow;
@@ -87,6 +91,10 @@ use flashwise_trace::tools::workload::Workload;
 pub struct Report {
     /// The command that made them, quoted for a shell.
     pub command: String,
+    /// The title of the page, if it is not that of the traces.
+    pub title: Option<String>,
+    /// The date at the top of the page.
+    pub date: Option<String>,
     /// Warm-up and epochs.
     pub counting: Counting,
     /// The traces in order.
@@ -181,6 +189,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         workload: Vec::new(),
         time: Vec::new(),
         counts: Table::default(),
+        policies: Vec::new(),
     };
     let settings = [
         ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
@@ -190,9 +199,10 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
-        heading: "Hit ratio by cache size",
+        heading: "Hit ratio by cache size".to_owned(),
+        date: None,
         colours: look::css(":root"),
-        switches: look::switches(),
+        switches: look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(curves.policies().into_iter()),
         sentences: Vec::new(),
@@ -200,6 +210,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         summary: None,
         over_traces: Vec::new(),
         over_traces_heading: "",
+        over_traces_policies: Vec::new(),
         sections: vec![section],
     })
 }
@@ -228,7 +239,8 @@ struct Page {
     version: &'static str,
     title: String,
     /// Heading.
-    heading: &'static str,
+    heading: String,
+    date: Option<String>,
     colours: String,
     switches: String,
     settings: Vec<(&'static str, String)>,
@@ -239,6 +251,8 @@ struct Page {
     summary: Option<Table>,
     over_traces: Vec<Figure>,
     over_traces_heading: &'static str,
+    /// The legend of the figures over all traces.
+    over_traces_policies: Vec<LegendKey>,
     sections: Vec<SectionView>,
 }
 
@@ -260,6 +274,8 @@ struct SectionView {
     workload: Vec<Figure>,
     time: Vec<TimeView>,
     counts: Table,
+    /// The legend of all figures of policies.
+    policies: Vec<LegendKey>,
 }
 
 /// Charts over time at one cache size.
@@ -276,16 +292,18 @@ impl Page {
         let labelled = array::labelled(&rows);
         let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
         let names = |grid: &Grid| grid.policies.iter().map(|policy| policy.name.to_owned()).collect::<Vec<_>>();
-        let looks_of = |grid: &Grid| {
-            let chosen = Choice::of(grid).map(|choice| choice.row.policy.clone());
-            let first: Vec<&str> = chosen.iter().map(String::as_str).collect();
-            Looks::few(&first, names(grid).iter().map(String::as_str))
-        };
-        let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
-            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks_of(grid)))
-            .collect();
         let named: Vec<String> = grids.iter().flat_map(names).collect();
-        let looks = Looks::few(&[], named.iter().map(String::as_str));
+        // A policy looks the same in every section: the recommended ones are in colour.
+        let mut first: Vec<&str> = Vec::new();
+        for choice in grids.iter().filter_map(Choice::of) {
+            if !first.contains(&&choice.row.policy[..]) {
+                first.push(&choice.row.policy);
+            }
+        }
+        let looks = Looks::few(&first, named.iter().map(String::as_str));
+        let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
+            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks))
+            .collect();
         let both = report.sections.iter().zip(&sections);
         let answers: Vec<_> = both.filter_map(|(section, view)| Some((&section.info, view.answer.as_ref()?))).collect();
         let title = match &report.sections[..] {
@@ -301,12 +319,20 @@ impl Page {
             over_traces = array::over_traces(&names, &rows, &labelled, &looks);
         }
         let summary = many.then(|| answers::table(&answers));
+        let title = report.title.clone().unwrap_or(title);
+        let names: Vec<&str> = named.iter().map(String::as_str).collect();
+        let over_traces_policies = one_legend(&names, over_traces.iter_mut());
+        let legends = sections.iter().flat_map(|section| &section.policies).chain(&over_traces_policies);
+        let mut classes: Vec<String> = legends.map(|key| key.class.clone()).collect();
+        classes.sort_unstable();
+        classes.dedup();
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
-            heading: "Flash cache simulation",
+            heading: report.title.clone().unwrap_or_else(|| "Flash cache simulation".to_owned()),
+            date: report.date.clone(),
             colours: look::css(":root"),
-            switches: look::switches(),
+            switches: look::switches(&classes),
             settings: settings(report),
             policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
             sentences: if many { answers::sentences(&answers) } else { Vec::new() },
@@ -314,6 +340,7 @@ impl Page {
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
+            over_traces_policies,
             sections,
         }
     }
@@ -343,7 +370,7 @@ impl SectionView {
         let reuse = (section.reuse.reads.accesses() + section.reuse.writes.accesses() > 0)
             .then(|| reuse_distances(&id, &section.reuse, section.info.block_size_bytes).1);
         let is_of_wear = wear::is_of_wear(&section.rows);
-        let results = match ran {
+        let mut results = match ran {
             true if is_of_wear => wear::by_size(&subject, &section.rows),
             true if is_of_arrays => array::by_rule(&subject, &section.rows),
             true => {
@@ -352,6 +379,10 @@ impl SectionView {
             }
             false => Vec::new(),
         };
+        let mut bound = subject.distance_to_bound();
+        let names: Vec<&str> = grid.policies.iter().map(|policy| policy.name).collect();
+        let of_time = time.iter_mut().flat_map(|view| &mut view.figures);
+        let policies = one_legend(&names, results.iter_mut().chain(&mut bound).chain(of_time));
         SectionView {
             name: section.info.trace.clone(),
             answer: Some(answer::of(section, &subject, is_of_arrays.then(|| array::sentences(grid).to_vec()))),
@@ -364,7 +395,8 @@ impl SectionView {
             compared_with_bound: !is_of_wear && !is_of_arrays,
             info: summary::characteristics(&section.info),
             results,
-            bound: subject.distance_to_bound(),
+            bound,
+            policies,
             has_bound: grid.bound().is_some(),
             reuse,
             workload: section.workload.iter().flat_map(|workload| workload::figures(&id, workload)).collect(),
@@ -373,6 +405,22 @@ impl SectionView {
             id,
         }
     }
+}
+
+/// Takes the legends from figures of these policies, and returns one legend for all of them.
+fn one_legend<'a>(policies: &[&str], figures: impl Iterator<Item = &'a mut Figure>) -> Vec<LegendKey> {
+    let mut all: Vec<LegendKey> = Vec::new();
+    for figure in figures {
+        if figure.legend.iter().all(|key| policies.contains(&&key.name[..])) {
+            for key in std::mem::take(&mut figure.legend) {
+                if all.iter().all(|known| known.name != key.name) {
+                    all.push(key);
+                }
+            }
+        }
+    }
+    all.sort_by_key(|key| key.other);
+    all
 }
 
 fn settings(report: &Report) -> Vec<(&'static str, String)> {

@@ -112,15 +112,20 @@ pub struct Looks(Vec<(String, Look)>);
 impl Looks {
     /// Gives policies looks in the order of their names; repeated names change nothing.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a str>) -> Looks {
+        let policies: Vec<&str> = policies.into_iter().collect();
+        let taken = |look: &Look| KNOWN.iter().any(|(name, known)| known == look && policies.contains(name));
         let mut looks = Vec::<(String, Look)>::new();
         let mut turn = 0;
-        for policy in policies {
+        for &policy in &policies {
             if looks.iter().any(|(name, _)| name == policy) {
                 continue;
             }
-            let look = if policy == "min" {
-                BOUND
+            let look = if let Some((_, look)) = KNOWN.iter().find(|(name, _)| *name == policy) {
+                *look
             } else {
+                while turn < LOOKS.len() && taken(&LOOKS[turn]) {
+                    turn += 1;
+                }
                 let shifted = LOOKS[(turn + turn / LOOKS.len() * 3) % LOOKS.len()];
                 turn += 1;
                 Look { colour: LOOKS[(turn - 1) % LOOKS.len()].colour, ..shifted }
@@ -130,7 +135,7 @@ impl Looks {
         Looks(looks)
     }
 
-    /// Gives looks with at most four in colour: those that are `first`, LRU, LARC and MIN, then the first others. LRU, LARC and MIN have
+    /// Gives looks with few in colour: those that are `first`, LRU, LARC and MIN, then the first others up to four. LRU, LARC and MIN have
     /// the same look in every report.
     pub fn few<'a>(first: &[&str], names: impl IntoIterator<Item = &'a str>) -> Looks {
         let mut looks = Vec::<(String, Look)>::new();
@@ -142,9 +147,12 @@ impl Looks {
         let known = |name: &str| KNOWN.iter().find(|known| known.0 == name).map(|known| known.1);
         let wanted = first.iter().copied().chain(KNOWN.map(|known| known.0));
         let wanted: Vec<String> = wanted.map(str::to_owned).chain(looks.iter().map(|(name, _)| name.clone())).collect();
-        for name in wanted {
+        let coloured_max = COLOURED_MAX.max(first.len() + KNOWN.len());
+        for (at, name) in wanted.into_iter().enumerate() {
             let coloured = looks.iter().filter(|(_, look)| *look != OTHER);
-            if coloured.clone().count() == COLOURED_MAX {
+            if at >= first.len() + KNOWN.len() && coloured.clone().count() >= COLOURED_MAX
+                || coloured.clone().count() >= coloured_max
+            {
                 break;
             }
             let taken: Vec<_> = coloured.map(|(_, look)| look.colour).collect();
@@ -173,17 +181,27 @@ pub fn css(selector: &str) -> String {
     format!("{selector}{{{light}}}\n@media screen and (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n")
 }
 
-/// Largest number of series with a switch; further ones are always shown.
+/// Largest number of series with a switch in the legend of a figure; further ones are always shown.
 const SWITCHES: usize = 64;
 
 /// Returns the CSS for a legend's switches, which need no script. A switch that is off hides its series; pointing at one brings its series
-/// to the front.
-pub fn switches() -> String {
+/// to the front. `classes` are those of the policies, whose legend is that of a whole section.
+pub fn switches(classes: &[String]) -> String {
     let off =
         |number| format!("figure:has(.legend li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}");
+    let of_section = |class: &String| {
+        let off = |mode| {
+            format!(
+                "section:has(>.policies .mode-{mode}:checked):has(>.policies .of-{mode} .k{class} input:not(:checked)) .{class}"
+            )
+        };
+        format!("{},{}{{display:none}}", off("all"), off("none"))
+    };
+    let off: String = (1..=SWITCHES).map(off).chain(classes.iter().map(of_section)).collect();
     let pointed = |number| format!("figure:has(.legend li:nth-child({number}):hover) .s{number}");
-    let off: String = (1..=SWITCHES).map(off).collect();
-    let pointed: Vec<_> = (1..=SWITCHES).map(pointed).chain([".s:hover".to_owned()]).collect();
+    let pointed_of_section = |class: &String| format!("section:has(>.policies .k{class}:hover) .{class}");
+    let pointed = (1..=SWITCHES).map(pointed).chain(classes.iter().map(pointed_of_section));
+    let pointed: Vec<_> = pointed.chain([".s:hover".to_owned()]).collect();
     let lines = pointed.iter().map(|group| format!("{group}>path[fill=none]")).collect::<Vec<_>>();
     let grey = pointed.iter().map(|group| format!("{group}.other")).collect::<Vec<_>>();
     format!("{off}\n{}{{stroke-width:3.5}}\n{}{{--c:var(--fw-pointed)!important}}\n", lines.join(","), grey.join(","))

@@ -37,7 +37,7 @@ impl Report {
             Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
         };
         let sections = traces.par_iter().zip(rows).map(section).collect::<Result<_, _>>()?;
-        Ok(Report { command, counting, sections })
+        Ok(Report { command, title: None, date: None, counting, sections })
     }
 }
 

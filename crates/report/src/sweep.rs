@@ -175,9 +175,10 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Sweep over {}", counted(all.traces().len() as u64, "trace", "traces")),
-        heading: "Sweep: policies over many traces",
+        heading: "Sweep: policies over many traces".to_owned(),
+        date: None,
         colours: look::css(":root"),
-        switches: look::switches(),
+        switches: look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(rows.iter().map(|row| &row.policy[..])),
         sentences: sentences(&all, names.len()),
@@ -185,6 +186,7 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
         summary: Some(summary(&all)),
         over_traces,
         over_traces_heading: "Distributions and pairs",
+        over_traces_policies: Vec::new(),
         sections: names.iter().enumerate().map(section).collect(),
     })
 }
@@ -383,6 +385,7 @@ fn family(number: usize, name: &str, field: &Field, looks: &Looks) -> SectionVie
         workload: Vec::new(),
         time: Vec::new(),
         counts,
+        policies: Vec::new(),
         id,
     }
 }

@@ -5,6 +5,15 @@ use serde::Serialize;
 use super::charts::LegendKey;
 
 /// A table whose rows start with a head.
+/// A chart for wide and for narrow screens.
+#[derive(Debug, Serialize)]
+pub struct Picture {
+    pub caption: String,
+    pub wide: String,
+    pub narrow: String,
+    pub legend: Vec<LegendKey>,
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
     /// Caption.

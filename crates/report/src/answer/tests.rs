@@ -376,18 +376,19 @@ fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
     assert!(alone.reasons.iter().all(|(name, _)| *name != "Sample"));
 }
 
-/// At most four lines are in colour, and the one that is pointed at besides.
+/// The points of all policies at the recommended size have names, and the recommended one is bold.
 #[test]
-fn the_picture_marks_the_size_and_has_every_policy_in_its_legend() {
-    let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
-    let picture = answer.picture.unwrap();
-    let names: Vec<_> = picture.legend.iter().map(|key| &key.name[..]).collect();
-    assert_eq!(names, ["arc", "lru", "larc", "min"]);
+fn the_picture_names_every_policy_at_the_recommended_size() {
+    let of = |checks| answer_of(info(400), ROWS.iter().map(row).collect(), checks).picture.unwrap();
+    let picture = of(None);
+    assert!(picture.legend.is_empty() && picture.caption.ends_with("arc is recommended."), "{}", picture.caption);
     for drawing in [&picture.wide, &picture.narrow] {
-        assert!(drawing.contains(">2 MiB</text>"));
-        for number in 1..=4 {
-            assert_eq!(drawing.matches(&format!("<g class=\"s s{number}\"")).count(), 1, "{number}");
+        for name in ["lru", "larc", "arc", "min"] {
+            assert_eq!(drawing.matches(&format!(">{name}</text>")).count(), 1, "{name}");
         }
-        assert!(!drawing.contains("--place-"));
+        assert!(drawing.contains("font-weight=\"bold\">arc</text>"));
+        assert!(!drawing.contains("class=\"paper\""));
     }
+    let behind = of(Some(checks(20, 297, 400)));
+    assert!(behind.wide.contains("font-weight=\"bold\">arc behind reject-x</text>"), "{}", behind.wide);
 }

@@ -253,25 +253,64 @@ fn the_answer_comes_before_everything_else() {
     }
 }
 
-/// Each series of a chart is a group with the number of its switch, and at most four are in colour.
+/// Each series of a chart is a group that a switch hides. It is in the legend of its figure, or twice in the legend of all figures of policies. At
+/// most four are in colour.
 #[test]
 fn every_line_has_its_switch_and_at_most_four_are_in_colour() {
     let policies = &["lru", "fifo", "lfu", "2q", "arc", "larc", "lirs", "sieve", "min"];
     let page = render(&report(&[("small.csv", 1000)], &Runs { policies, sizes: "5%,10%,50%", epoch: None })).unwrap();
+    let between = |start: &str| page.split_once(start).unwrap().1.split_once("</ul>").unwrap().0;
+    let (all, none) = (between("<ul class=\"legend of-all\">"), between("<ul class=\"legend of-none\">"));
+    let checked = [all, none].map(|list| (list.matches("<li ").count(), list.matches("checked=").count()));
+    assert_eq!(checked, [(9, 9), (9, 0)]);
+    let mut of_policies = 0;
     for figure in page.split("<figure").skip(1) {
         let (svg, rest) = figure.split_once("</svg>").unwrap();
-        let switches = rest.split("</ul>").next().unwrap().matches("type=\"checkbox\"").count();
-        let lines: BTreeSet<&str> =
-            svg.split("<g class=\"s s").skip(1).map(|group| group.split(['"', ' ']).next().unwrap()).collect();
-        let expected: Vec<String> = (1..=switches).map(|number| number.to_string()).collect();
-        assert_eq!(lines, expected.iter().map(String::as_str).collect(), "the numbers of switches");
+        let rest = rest.split("</figure>").next().unwrap();
+        let groups: Vec<Vec<&str>> = svg
+            .split("<g class=\"s s")
+            .skip(1)
+            .map(|group| group.split('"').next().unwrap().split(' ').collect())
+            .collect();
+        if rest.contains("<ul class=\"legend\">") {
+            let switches = rest.split("</ul>").next().unwrap().matches("type=\"checkbox\"").count();
+            let lines: BTreeSet<&str> = groups.iter().map(|group| group[0]).collect();
+            let expected: Vec<String> = (1..=switches).map(|number| number.to_string()).collect();
+            assert_eq!(lines, expected.iter().map(String::as_str).collect(), "the numbers of switches");
+        } else if !groups.is_empty() {
+            of_policies += 1;
+            for class in groups.iter().map(|group| group[1]) {
+                assert!([all, none].iter().all(|list| list.contains(&format!("<li class=\"k{class}"))), "{class}");
+                assert!(page.contains(&format!(".of-none .k{class} input:not(:checked)) .{class}{{display:none}}")));
+            }
+        }
         let colours: BTreeSet<&str> =
             svg.split("--c:var(").skip(1).map(|colour| colour.split(')').next().unwrap()).collect();
         assert!(colours.iter().filter(|colour| **colour != "--fw-other").count() <= 4, "{colours:?}");
     }
+    // The decision, hits, writes, write traffic, and two beside MIN.
+    assert_eq!(of_policies, 6);
     for number in 1..=9 {
         assert!(page.contains(&format!("li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}")));
     }
+}
+
+/// A policy has one colour in all sections, although another is recommended in each.
+#[test]
+fn a_title_and_a_date_head_the_page_and_a_policy_has_one_colour_everywhere() {
+    let runs = Runs { policies: &["fifo", "2q", "s3-fifo", "lru", "larc", "min"], sizes: "5%,20%", epoch: None };
+    let plain = report(&[("a.csv", 300), ("b.csv", 3000)], &runs);
+    let page = render(&Report { title: Some("My <server>".to_owned()), date: Some("2026-11-29".to_owned()), ..plain });
+    let page = page.unwrap();
+    assert!(page.contains("<title>My &lt;server&gt;</title>") && page.contains("<h1>My &lt;server&gt;</h1>"));
+    assert!(page.contains("<p class=\"date\">2026-11-29</p>"));
+    let mut colours = std::collections::BTreeMap::<&str, BTreeSet<&str>>::new();
+    for item in page.split("<li class=\"kn").skip(1) {
+        let class = item.split(['"', ' ']).next().unwrap();
+        colours.entry(class).or_default().insert(item.split_once("--c:var(").unwrap().1.split(')').next().unwrap());
+    }
+    let several: Vec<_> = colours.iter().filter(|(_, colours)| colours.len() > 1).collect();
+    assert!(colours.len() >= 6 && several.is_empty(), "{colours:?}");
 }
 
 fn grouped(number: u64) -> String {

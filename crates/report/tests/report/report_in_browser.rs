@@ -42,7 +42,8 @@ addEventListener("load", () => {
   const overlapping = [], outside = [];
   for (const svg of document.querySelectorAll("svg[role]")) {
     const frame = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+    const texts = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()])
+      .filter(([, box]) => box.width > 0);
     texts.forEach(([name, a], at) => {
       if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1) {
         outside.push(name);
@@ -178,7 +179,13 @@ fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: Opti
         info.trace = (*name).to_owned();
         Section { info, reuse, workload: None, rows, checks: None }
     };
-    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
+    Report {
+        command: "flashwise simulate".to_owned(),
+        title: None,
+        date: None,
+        counting,
+        sections: traces.iter().map(section).collect(),
+    }
 }
 
 fn check_layout(found: &Value) {

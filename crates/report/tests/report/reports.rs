@@ -100,7 +100,13 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         Section { info, reuse, workload: None, rows, checks: None }
     };
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
+    Report {
+        command: "flashwise simulate".to_owned(),
+        title: None,
+        date: None,
+        counting,
+        sections: traces.iter().map(section).collect(),
+    }
 }
 
 fn counting(runs: &Runs) -> Counting {
@@ -118,5 +124,11 @@ pub fn report(traces: &[(&str, u64)], runs: &Runs) -> Report {
         section
     });
     let sections = sections.collect();
-    Report { command: "flashwise simulate a.csv --html report.html".to_owned(), counting: counting(runs), sections }
+    Report {
+        command: "flashwise simulate a.csv --html report.html".to_owned(),
+        title: None,
+        date: None,
+        counting: counting(runs),
+        sections,
+    }
 }

@@ -27,7 +27,7 @@ fn skewed() -> String {
     for number in 0..ACCESSES {
         let share = random(&mut state) as f64 / (1_u64 << 31) as f64;
         let rank = 40_000_f64.powf(share) as u64;
-        let block = if number % 5 == 0 { 100_000 + number / 5 } else { rank * 7919 % 40_009 };
+        let block = if number.is_multiple_of(5) { 100_000 + number / 5 } else { rank * 7919 % 40_009 };
         writeln!(text, "{block}").unwrap();
     }
     text
@@ -37,10 +37,10 @@ fn skewed() -> String {
 fn phases() -> String {
     let (mut text, mut state, mut part) = (String::new(), 5, 0);
     for number in 0..ACCESSES {
-        if number % 1000 == 0 {
+        if number.is_multiple_of(1000) {
             part = random(&mut state) % 117;
         }
-        let of = if random(&mut state) % 4 == 0 { random(&mut state) % 117 } else { part };
+        let of = if random(&mut state).is_multiple_of(4) { random(&mut state) % 117 } else { part };
         writeln!(text, "{}", of * 256 + random(&mut state) % 256).unwrap();
     }
     text
