@@ -42,6 +42,10 @@ impl Managed for Fake {
         self.volume(name).map(drop)
     }
 
+    fn attach(&self, name: &str) -> Result<(), ManageError> {
+        self.check_detach(name)
+    }
+
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
         self.volume(name).map(|_| DetachProgress::default())
     }
@@ -107,6 +111,7 @@ const PATHS: [&str; 11] = [
     "/v1/flush",
     "/v1/volumes/disk/flush",
     "/v1/volumes/disk/detach",
+    "/v1/volumes/disk/attach",
     "/v1/volumes/",
     "/openapi.json",
     "/",

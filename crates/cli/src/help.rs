@@ -44,7 +44,7 @@ pub const MORE: &str = "More options:\n  \
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Find out", &["simulate", "advise", "curve", "pareto", "sweep", "lifetime", "policies", "trace", "capture"]),
     ("Serve", &["serve", "demo", "volume", "pool", "disk", "set", "flush"]),
-    ("Look after", &["status", "page", "disks", "detach", "check", "wipe"]),
+    ("Look after", &["status", "page", "disks", "detach", "attach", "check", "wipe"]),
 ];
 const OTHER_COMMANDS: &str = "Other";
 

@@ -8,8 +8,8 @@ const FEATURES: [(&str, bool, &[&str]); 2] = [
         "serve",
         cfg!(feature = "serve"),
         &[
-            "serve", "status", "flush", "page", "set", "disks", "volume", "pool", "disk", "detach", "check", "wipe",
-            "demo", "capture",
+            "serve", "status", "flush", "page", "set", "disks", "volume", "pool", "disk", "detach", "attach", "check",
+            "wipe", "demo", "capture",
         ],
     ),
     ("parquet", cfg!(feature = "parquet"), &["sweep"]),

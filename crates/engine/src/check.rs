@@ -125,6 +125,11 @@ impl Report {
         if matches!(refusal, Refusal::OtherCache { .. }) { self.mismatch(text) } else { self.damage(text) }
     }
 
+    /// Adds that the backend's record says that its cache is detached.
+    pub fn add_detached(&mut self) {
+        self.note("The backend is detached: starts use no cache for it until 'flashwise attach'.".to_owned());
+    }
+
     /// Adds that the backend's record of its cache is damaged. `is_paired` is true if the flash names the backend.
     pub fn add_damaged_record(&mut self, error: &io::Error, is_paired: bool) {
         let advice = match is_paired {
@@ -265,9 +270,7 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
     }
     match superblock.state {
         State::Detached => report.note(
-            "The cache is detached: everything was written back to the backend, and a start formats an empty \
-             cache."
-                .to_owned(),
+            "The cache is detached: the backend has all data, and no start uses this cache.".to_owned(),
         ),
         State::InUse if is_whole => {
             report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned());

@@ -359,6 +359,13 @@ impl Making {
         self.note(Kind::Pool, pool, |made| made.disks = disks.to_vec())
     }
 
+    /// True if a volume or a pool was created here, and has no flash (any more).
+    pub fn is_made_without_flash(&self, name: &str) -> bool {
+        let known = self.known.lock();
+        let mut all = known.volumes.all.iter().chain(&known.pools.all);
+        all.any(|made| made.name == name && !made.settings.contains_key("flash"))
+    }
+
     /// Saves that a volume or a pool runs without its flash from now on, if it was created here.
     pub fn note_detached(&self, name: &str) -> Result<(), ManageError> {
         Kind::ALL.into_iter().try_for_each(|kind| self.note(kind, name, Made::leave_flash_out))

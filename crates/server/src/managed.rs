@@ -21,8 +21,8 @@ use crate::managed_pools::ServedPools;
 use crate::managed_volumes::ServedVolumes;
 use crate::served::Served;
 use flashwise_engine::record::Recorder;
-use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_engine::volume::{Volume, check_exports};
+use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::volume::{Volume, VolumeError, check_exports};
 use flashwise_engine::what_if::WhatIfStatus;
 
 /// The volumes of a server, as the API sees them.
@@ -90,6 +90,13 @@ impl Volumes {
                 let all: Vec<String> = status.state_reason.take().into_iter().chain(failed).collect();
                 status.state_reason = Some(all.join("; "));
             }
+        }
+        if status.state == VolumeState::Detached
+            && status.state_reason.is_none()
+            && !self.pools.is_made_without_flash(&status.name)
+        {
+            let hint = format!("to use a flash again, run 'flashwise attach {}' and restart the server", status.name);
+            status.state_reason = Some(hint);
         }
         let changed = self.changed.lock();
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);
@@ -237,7 +244,7 @@ impl Managed for Volumes {
         let state = self.detaching.lock().get(name).cloned();
         let dirty_blocks = status.dirty_blocks + status.buffered_blocks;
         let Some(state) = state else {
-            let is_attached = !status.flash.is_empty();
+            let is_attached = !status.flash.is_empty() && status.state != VolumeState::Detached;
             let state = if is_attached { DetachState::Attached } else { DetachState::Detached };
             return Ok(DetachProgress { state, dirty_blocks, ..DetachProgress::default() });
         };
@@ -250,6 +257,19 @@ impl Managed for Volumes {
             (false, Some(error)) => return Err(ManageError::Failed(error)),
         };
         Ok(DetachProgress { state, dirty_blocks, destaged_blocks, remaining_seconds: status.detach_remaining_seconds })
+    }
+
+    fn attach(&self, name: &str) -> Result<(), ManageError> {
+        let volume = self.find(name)?;
+        if volume.status().state == VolumeState::Detached && self.pools.is_made_without_flash(name) {
+            let kind = if self.served.pool(name).is_some() { "pool" } else { "volume" };
+            let what = format!("{kind} '{name}' was created while a server ran, and lost its flash with the detach");
+            return Err(ManageError::Conflict(what));
+        }
+        volume.attach().map_err(|error| match error {
+            VolumeError::NotDetached { .. } => ManageError::Conflict(error.to_string()),
+            error => ManageError::Failed(error.to_string()),
+        })
     }
 
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {

@@ -174,6 +174,11 @@ impl ServedPools {
         self.making.check_unserved(Kind::Pool, name, self.served.pool(name).is_some())
     }
 
+    /// True if a volume or a pool was created while a server ran, and has no flash any more.
+    pub(crate) fn is_made_without_flash(&self, name: &str) -> bool {
+        self.making.is_made_without_flash(name)
+    }
+
     /// Takes note that a volume or a pool goes on without its flash.
     pub(crate) fn note_detached(&self, name: &str) -> Result<(), ManageError> {
         self.making.note_detached(name)

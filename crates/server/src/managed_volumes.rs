@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flashwise_engine::export::Exports;
 use flashwise_engine::status::VolumeStatus;
-use flashwise_engine::volume::Volume;
+use flashwise_engine::volume::{Volume, VolumeError};
 
 use crate::config::made::Kind;
 use crate::front::Assignments;
@@ -111,6 +111,11 @@ impl ServedVolumes {
         }
         self.served.remove_volume(name);
         let failed = |error: String| ManageError::Failed(format!("the volume is not served any more, but: {error}"));
+        // The detach ends with the volume: another volume may use this backend with a cache.
+        match volume.attach() {
+            Ok(()) | Err(VolumeError::NotDetached { .. }) => {}
+            Err(error) => return Err(failed(error.to_string())),
+        }
         volume.close().map_err(|error| failed(error.to_string()))?;
         volume.clear_detached_flash().map_err(|error| failed(error.to_string()))?;
         self.making.forget(Kind::Volume, name).map_err(|error| failed(error.to_string()))?;
@@ -120,7 +125,12 @@ impl ServedVolumes {
     /// Has all data of a volume without clients on its backend.
     fn finish(&self, volume: &Volume) -> Result<(), ManageError> {
         self.making.plan_end_volume(&volume.status())?;
-        match volume.detach() {
+        let lost = match volume.has_flash() {
+            true => volume.detach(),
+            // It was detached before, or its flash has failed.
+            false => Ok(volume.lost_blocks().len()),
+        };
+        match lost {
             Ok(0) => Ok(()),
             Ok(lost) => Err(ManageError::Conflict(format!("{lost} blocks of it are lost; write them anew first"))),
             Err(error) => Err(ManageError::Failed(error.to_string())),

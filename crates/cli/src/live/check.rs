@@ -68,6 +68,9 @@ impl Check {
             if let Some(error) = backend.damaged_record() {
                 report.add_damaged_record(&error, paired.is_ok());
             }
+            if matches!(backend.side.read(), Ok(Some(record)) if record.detached) {
+                report.add_detached();
+            }
             match paired {
                 Err(AttachError::Refused(Refusal::OtherBackend { .. })) => self.report_owner(backend, &mut report),
                 Err(AttachError::Refused(refusal)) => report.add_refusal(&refusal),

@@ -25,7 +25,7 @@ use crate::progress::Bar;
 
 /// Write back all dirty data, so the backend works without the flash
 ///
-/// A running server continues to serve the volume without its cache. Offline, give --config, or --backend and --flash.
+/// The volume is served without its cache, also after a restart, until `flashwise attach`. Offline, give --config, or --backend and --flash.
 #[derive(Debug, Args)]
 pub struct Detach {
     /// Volume or pool [default: the only one; offline: all]
@@ -49,7 +49,8 @@ pub struct Detach {
     salvage: SalvageFlags,
 }
 
-const OFFLINE: &str = "Offline";
+/// Heading of the options of commands that work without a server.
+pub const OFFLINE: &str = "Offline";
 
 /// Time between two progress requests to a server.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -70,17 +71,7 @@ impl Detach {
     }
 
     fn configured(&self, config: &ServerConfig) -> anyhow::Result<()> {
-        let caches = config.volumes.iter().chain(config.pools.iter().map(|pool| &pool.cache));
-        let names: Vec<&str> = caches.map(|cache| cache.name.as_str()).collect();
-        if let Some(wanted) = &self.volume
-            && !names.contains(&wanted.as_str())
-        {
-            let expected = match names[..] {
-                [] => "the configuration names none".to_owned(),
-                _ => format!("expected one of: {}", names.join(", ")),
-            };
-            return Err(Misuse(format!("no volume or pool '{wanted}', {expected}")).into());
-        }
+        let names = names_of(config, self.volume.as_deref())?;
         if self.salvage.is_for_one() && self.volume.is_none() && names.len() > 1 {
             return Err(
                 Misuse(format!("--lost-list is for one volume or pool; name one of: {}", names.join(", "))).into()
@@ -152,6 +143,22 @@ impl Detach {
     }
 }
 
+/// Returns the names of the volumes and pools, and refuses a `wanted` one that is missing.
+pub fn names_of<'a>(config: &'a ServerConfig, wanted: Option<&str>) -> Result<Vec<&'a str>, Misuse> {
+    let caches = config.volumes.iter().chain(config.pools.iter().map(|pool| &pool.cache));
+    let names: Vec<&str> = caches.map(|cache| cache.name.as_str()).collect();
+    if let Some(wanted) = wanted
+        && !names.contains(&wanted)
+    {
+        let expected = match names[..] {
+            [] => "the configuration names none".to_owned(),
+            _ => format!("expected one of: {}", names.join(", ")),
+        };
+        return Err(Misuse(format!("no volume or pool '{wanted}', {expected}")));
+    }
+    Ok(names)
+}
+
 /// Returns an error if any volume was not detached. If there are several volumes, it prints the error of each.
 fn all_of(detached: Vec<(&str, anyhow::Result<()>)>) -> anyhow::Result<()> {
     let all = detached.len();
@@ -183,7 +190,8 @@ fn completeness(client: &Client, name: &str) -> String {
     }
 }
 
-fn only_volume(client: &Client) -> anyhow::Result<String> {
+/// Returns the name of a server's only volume.
+pub fn only_volume(client: &Client) -> anyhow::Result<String> {
     let status = client.get("/v1/status")?;
     let volumes = status.get("volumes").and_then(Value::as_array).context("the server's status has no volumes")?;
     let names: Vec<&str> = volumes.iter().filter_map(|volume| volume.get("name")?.as_str()).collect();

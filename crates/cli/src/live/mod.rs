@@ -1,6 +1,7 @@
 //! The commands that serve a live cache, manage it and look after its disks. Built with the feature `serve`.
 
 mod api;
+mod attach;
 mod capture;
 mod check;
 mod demo;
@@ -33,6 +34,7 @@ pub enum Live {
     #[command(subcommand)]
     Disk(pool::DiskCommand),
     Detach(detach::Detach),
+    Attach(attach::Attach),
     Check(check::Check),
     Wipe(wipe::Wipe),
     Demo(demo::Demo),
@@ -53,6 +55,7 @@ impl Live {
             Live::Pool(command) => command.run(),
             Live::Disk(command) => command.run(),
             Live::Detach(command) => command.run(),
+            Live::Attach(command) => command.run(),
             Live::Check(command) => command.run(),
             Live::Wipe(command) => command.run(),
             Live::Demo(command) => command.run(),

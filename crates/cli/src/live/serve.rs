@@ -357,7 +357,7 @@ fn tell(server: &Server) {
     for (name, opened) in server.volumes() {
         let exports = server.served().own_volume(name).map(|volume| volume.config().export_names()).unwrap_or_default();
         opened.notes.iter().for_each(|note| note!("{note}"));
-        note!("volume {name}: {}", found(opened));
+        tell_found("volume", name, opened);
         let uris = exports.iter().flat_map(|export| server.uris(export));
         uris.for_each(|uri| note!("volume {name} is served at {uri}"));
     }
@@ -365,7 +365,8 @@ fn tell(server: &Server) {
         opened.notes.iter().for_each(|note| note!("{note}"));
         let disks = server.served().pool(name).map(|pool| pool.logical_disks()).unwrap_or_default();
         let counted = human::counted(disks.len() as u64, "logical disk");
-        note!("pool {name} has {counted}: {}", found(opened));
+        note!("pool {name} has {counted}");
+        tell_found("pool", name, opened);
         server.uris("").iter().for_each(|uri| note!("pool {name} is served at {uri}, each logical disk by its name"));
         let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
         uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
@@ -380,6 +381,17 @@ fn tell(server: &Server) {
     }
     if let Some(address) = server.api() {
         note!("the management API is at {address}");
+    }
+}
+
+/// Prints how the cache of a volume or pool was opened.
+fn tell_found(kind: &str, name: &str, opened: &Opened) {
+    match opened.detached {
+        true => warning!(
+            "{kind} {name}: its cache is detached, so it is served without one; to use its flash again, run 'flashwise attach {name}' and \
+             restart the server"
+        ),
+        false => note!("{kind} {name}: {}", found(opened)),
     }
 }
 

@@ -119,7 +119,8 @@ fn volume_page(volume: &VolumeStatus) -> String {
         let _ = writeln!(page, "{}", fit::sentences(&format!("  {what:<14}{text}"), 16, width));
     };
     if let Some(reason) = &volume.state_reason {
-        line(if volume.state == VolumeState::Ok { "note" } else { "failed" }, reason.clone());
+        let is_planned = matches!(volume.state, VolumeState::Ok | VolumeState::Detaching | VolumeState::Detached);
+        line(if is_planned { "note" } else { "failed" }, reason.clone());
     }
     line("backend", volume.backend.clone());
     if has_flash {

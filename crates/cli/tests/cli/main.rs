@@ -24,6 +24,7 @@ mod capture;
 mod clients;
 mod curve;
 mod demo;
+mod detached;
 mod documentation;
 #[cfg(feature = "device-tests")]
 mod file_systems;

@@ -371,6 +371,14 @@ fn what_cannot_be_detached_keeps_no_other_from_it() {
         std::fs::rename(setting.path("away"), setting.path(away)).unwrap();
         setting.flashwise(&["detach", "--config", "flashwise.toml"]);
         assert!(is_whole("disk"), "{away}");
+        let unknown = setting.fails(&["attach", "x", "--config", "flashwise.toml"], 2).1;
+        assert!(unknown.contains("no volume or pool 'x', expected one of: v, b, c"), "{unknown}");
+        setting.flashwise(&["attach", "b", "--config", "flashwise.toml"]);
+        let told = setting.flashwise(&["attach", "--config", "flashwise.toml"]);
+        assert!(
+            told.starts_with("v is attached: ") && told.contains("\nb is not detached.\nc is attached: "),
+            "{told}"
+        );
     }
 }
 

@@ -97,6 +97,7 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
     let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
     assert_eq!(out, "cache.img was already detached; disk.img is complete without it.\n");
     let out = succeed(path, &["check", "--flash", "cache.img", "--backend", "disk.img", "--data"]);
+    assert!(out.contains("starts use no cache for it until 'flashwise attach'"), "{out}");
     assert!(out.contains("is detached") && out.ends_with("The cache is sound.\n"), "{out}");
 }
 
@@ -557,6 +558,10 @@ fn flush_set_and_detach_ask_what_the_api_expects() {
     let asked: Vec<String> = asked.iter().collect();
     assert_eq!(asked[1..3], ["POST /v1/volumes/data/detach HTTP/1.1\r\n", "GET /v1/volumes/data/detach HTTP/1.1\r\n"]);
     assert_eq!(asked.len(), 4);
+    let (address, asked) = tcp_stub(&[(204, "")]);
+    let out = succeed(path, &["attach", "data", "--api", &address]);
+    assert_eq!(out, "data is attached: the next start of the server uses its flash.\n");
+    assert_eq!(asked.recv().unwrap(), "POST /v1/volumes/data/attach HTTP/1.1\r\n");
 }
 
 #[test]

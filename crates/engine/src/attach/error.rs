@@ -75,11 +75,13 @@ pub enum AttachError {
     )]
     DamagedRecord(io::Error),
     #[error(
-        "it holds a cache of layout \"{}\", the configuration has \"{}\"; configure the layout of the cache, or detach it first",
+        "it holds a cache of layout \"{}\", the configuration has \"{}\"; configure the layout of the cache, or run 'flashwise detach' and 'flashwise attach'",
         found.name(),
         expected.name()
     )]
     Layout { found: Layout, expected: Layout },
+    #[error("it was detached from this backend, and nothing has attached it again")]
+    Detached,
     #[error("it is a cache of {found}, expected {expected}")]
     Geometry { what: &'static str, found: u64, expected: u64 },
 }

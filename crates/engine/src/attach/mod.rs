@@ -14,6 +14,7 @@
 //! A clean shutdown writes the superblock, and then the record with the superblock's generation and a stamp of the
 //! backend. So the next start detects changes of the backend that bypassed the cache.
 
+mod detached;
 mod error;
 mod held;
 pub mod memory;
@@ -25,6 +26,9 @@ use std::io;
 use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, Resets, RunEnd, State, Superblock};
 use uuid::Uuid;
 
+pub use self::detached::attach_again;
+use self::detached::is_detach_unfinished;
+pub(crate) use self::detached::note_detached;
 pub use self::error::{AttachError, Refusal};
 pub use self::held::Held;
 pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
@@ -286,6 +290,9 @@ fn either_may_be_dirty(superblock: &Superblock, record: Option<&Record>) -> bool
 
 /// Attaches the cache on a flash to a backend: checks that they belong together, and recovers or formats the cache.
 /// Counts the start on both sides.
+///
+/// # Errors
+/// An operator has to decide, or has [detached](AttachError::Detached) the cache, or a device failed.
 pub fn attach(
     flash: &dyn Disk,
     side: &dyn BackendSide,
@@ -303,6 +310,13 @@ pub fn attach(
         }
         found => found?,
     };
+    if let Some(found) = &found
+        && damage.is_none()
+        && is_detach_unfinished(found, record.as_ref(), wanted.pairing.backend)
+    {
+        Attachment::finish_detach(found.clone(), side).map_err(AttachError::Side)?;
+        return Err(AttachError::Detached);
+    }
     let why = match find(flash, side, found, record.as_ref(), &wanted.pairing)? {
         _ if damage.is_some() => {
             Some("the backend's record of its cache was damaged; blocks that were not written back are lost".to_owned())
@@ -528,11 +542,27 @@ impl Attachment {
         side.write(&self.record)
     }
 
-    /// Records that everything was written back, so the backend is complete. One side is enough: if the flash is not
-    /// writable, the backend treats it as outdated.
+    /// Marks the cache as detached by an operator: everything was written back, and starts do without a cache until
+    /// [`attach_again`]. One side is enough: if the flash is not writable, the backend treats it as outdated.
+    ///
+    /// # Errors
+    /// Neither side could be written, and both stay as they were.
     pub fn detach(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
+        self.leave(flash, side, true)
+    }
+
+    /// As [`detach`](Self::detach) for a flash that failed: the next start may use one again.
+    ///
+    /// # Errors
+    /// See [`detach`](Self::detach).
+    pub fn leave_failed(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
+        self.leave(flash, side, false)
+    }
+
+    fn leave(&mut self, flash: &dyn Disk, side: &dyn BackendSide, detached: bool) -> io::Result<()> {
         let (state, record) = (self.superblock.state, self.record.clone());
         self.superblock.state = State::Detached;
+        self.record.detached = detached;
         let marked = write_superblock(flash, &mut self.superblock);
         let detached = self.abandon(side).or(marked);
         if detached.is_err() {
@@ -547,13 +577,12 @@ impl Attachment {
     /// Finishes a detach that was interrupted between the mark on the flash, which is in `superblock`, and the
     /// backend's record.
     pub(crate) fn finish_detach(superblock: Superblock, side: &dyn BackendSide) -> io::Result<()> {
-        let cache = Uuid::from_bytes(superblock.cache);
-        match side.read()? {
-            Some(record) if record.cache == cache && record.may_be_dirty => {
-                Attachment::of(superblock, side.inode()).abandon(side)
-            }
-            _ => Ok(()),
+        if side.read()?.is_some_and(|record| !record.may_be_dirty) {
+            return note_detached(side);
         }
+        let mut attachment = Attachment::of(superblock, side.inode());
+        attachment.record.detached = true;
+        attachment.abandon(side)
     }
 
     /// Gives up the flash without writing to it. From now on, the record states that the backend is complete.

@@ -26,6 +26,9 @@ pub struct Record {
     pub attach: u64,
     /// True if the cache may hold unwritten data.
     pub may_be_dirty: bool,
+    /// True if an operator has detached the cache: starts do without one until [`attach_again`](super::attach_again).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
     /// The inode of the backend, which differs for a copy of the file. `None` if the record is not part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
@@ -93,7 +96,8 @@ impl Stamp {
 impl Record {
     /// Creates the record of a cache that was attached `attach` times.
     pub fn new(cache: [u8; 16], attach: u64, may_be_dirty: bool, inode: Option<u64>) -> Record {
-        Record { version: VERSION, cache: Uuid::from_bytes(cache), attach, may_be_dirty, inode, closed: None }
+        let cache = Uuid::from_bytes(cache);
+        Record { version: VERSION, cache, attach, may_be_dirty, detached: false, inode, closed: None }
     }
 
     /// Encodes the record as JSON with a checksum.

@@ -13,6 +13,7 @@ use super::devices::geometry_without_flash;
 use super::remaining::Remaining;
 use super::requests::Waiting;
 use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
+use crate::attach::{attach_again, note_detached};
 use crate::engine::{BACKEND, Bug, Driver, FLASH, Settings};
 use crate::export::{Error, Export, Request};
 use crate::log::Engine;
@@ -46,6 +47,22 @@ impl Volume {
     pub fn detach(&self) -> Result<usize, VolumeError> {
         self.detach_into(VolumeState::Detached)?;
         Ok(self.lock().engine.lost_blocks().len())
+    }
+
+    /// Ends a detach: the next start uses the flash of the configuration again. This run goes on without it.
+    ///
+    /// # Errors
+    /// The volume is not detached, or its record cannot be written.
+    pub fn attach(&self) -> Result<(), VolumeError> {
+        let _only = self.detaching.lock();
+        let volume = || self.config.whose();
+        if self.lock().state != VolumeState::Detached {
+            return Err(VolumeError::NotDetached { volume: volume() });
+        }
+        attach_again(&*self.side)
+            .map_err(|error| VolumeError::Backend { volume: volume(), error: io::Error::other(error.to_string()) })?;
+        self.lock().remark = Some("the next start uses the flash again".to_owned());
+        Ok(())
     }
 
     /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else requests that
@@ -111,12 +128,16 @@ impl Volume {
         let mode;
         {
             let mut inner = self.lock();
-            if inner.state.is_without_flash() || self.config.flash.as_os_str().is_empty() {
+            if self.config.flash.as_os_str().is_empty() {
                 return Ok(());
+            }
+            if inner.state.is_without_flash() {
+                drop(inner);
+                return self.keep_detached(state);
             }
             inner.state = VolumeState::Detaching;
             inner.remaining = None;
-            inner.detaching_failed = None;
+            inner.remark = None;
             // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out whether that works.
             drop(inner);
             drop(self.begin_flush());
@@ -133,7 +154,7 @@ impl Volume {
         {
             let mut inner = self.lock();
             inner.state = VolumeState::Ok;
-            inner.detaching_failed = Some(format!("the flash was not detached: when that was asked for last, {error}"));
+            inner.remark = Some(format!("the flash was not detached: when that was asked for last, {error}"));
             let log = inner.engine.log_mut();
             log.zip(mode).into_iter().for_each(|(log, mode)| log.admit_again(mode));
         }
@@ -205,7 +226,7 @@ impl Volume {
             }
             if !*marked && dirty_blocks > 0 && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
-                let result = self.check_flash_knows_none(cache).and_then(|()| self.mark_detached());
+                let result = self.check_flash_knows_none(cache).and_then(|()| self.mark_detached(state));
                 self.thaw(inner);
                 result?;
                 (*marked, attempts_left) = (true, ATTEMPTS_TO_READ);
@@ -243,7 +264,7 @@ impl Volume {
         state: VolumeState,
         rests: BTreeMap<u64, Box<Page>>,
     ) -> Result<(), VolumeError> {
-        let marked = self.check_flash_knows_none(&*inner.engine).and_then(|()| self.mark_detached());
+        let marked = self.check_flash_knows_none(&*inner.engine).and_then(|()| self.mark_detached(state));
         if let Err(error) = marked {
             self.thaw(inner);
             return Err(error);
@@ -349,9 +370,23 @@ impl Volume {
         }
     }
 
+    /// A volume whose flash failed is detached once an operator asks for it.
+    fn keep_detached(&self, state: VolumeState) -> Result<(), VolumeError> {
+        if state == VolumeState::Detached {
+            let volume = self.config.whose();
+            note_detached(&*self.side).map_err(|error| VolumeError::Backend { volume, error })?;
+            let mut inner = self.lock();
+            (inner.state, inner.remark) = (state, None);
+        }
+        Ok(())
+    }
+
     /// From now on, what the flash holds counts no more.
-    fn mark_detached(&self) -> Result<(), VolumeError> {
-        let detached = self.with_attachment(|attachment| attachment.detach(&*self.flash, &*self.side));
+    fn mark_detached(&self, state: VolumeState) -> Result<(), VolumeError> {
+        let detached = self.with_attachment(|attachment| match state {
+            VolumeState::Detached => attachment.detach(&*self.flash, &*self.side),
+            _ => attachment.leave_failed(&*self.flash, &*self.side),
+        });
         detached.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
 }

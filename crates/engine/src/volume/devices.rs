@@ -221,6 +221,7 @@ pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachE
         AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
         error @ AttachError::Layout { .. } => VolumeError::Layout { volume, path, error },
         AttachError::Side(error) => VolumeError::Backend { volume, error },
+        AttachError::Detached => VolumeError::Detached { volume },
         AttachError::DamagedRecord(error) => VolumeError::DamagedRecord { volume, error },
         AttachError::Geometry { what: VOLUME_SIZE, found, expected }
             if config.size_bytes.is_none() && expected < found =>

@@ -71,7 +71,7 @@ pub enum VolumeError {
     Unidentified { volume: Whose, error: IdentityError },
     #[error(
         "{volume}: the flash '{path}' is a cache whose {what} is {found}, the {what} is now to be {expected}; \
-         keep the old {what}, or detach the cache first"
+         keep the old {what}, or run 'flashwise detach' and 'flashwise attach'"
     )]
     Geometry { volume: Whose, path: String, what: &'static str, found: String, expected: String },
     #[error(
@@ -84,7 +84,7 @@ pub enum VolumeError {
     #[error("{volume}: flash '{path}': {error}")]
     Layout { volume: Whose, path: String, error: crate::attach::AttachError },
     #[error(
-        "{volume}: the log on flash '{path}' has no free erase unit; detach the cache ('flashwise detach') and start again"
+        "{volume}: the log on flash '{path}' has no free erase unit; run 'flashwise detach' and 'flashwise attach', and start again"
     )]
     LogFull { volume: Whose, path: String },
     #[error("{volume}: {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data")]
@@ -100,6 +100,10 @@ pub enum VolumeError {
     NotRead { volume: Whose, reason: String },
     #[error("{volume}: it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
     FixedSize { volume: Whose },
+    #[error("{volume}: its cache is detached")]
+    Detached { volume: Whose },
+    #[error("{volume}: its cache is not detached, so there is nothing to attach")]
+    NotDetached { volume: Whose },
     #[error("{volume}: it was closed")]
     Closed { volume: Whose },
 }
@@ -132,6 +136,8 @@ impl VolumeError {
             | VolumeError::NotDestaged { .. }
             | VolumeError::NotRead { .. }
             | VolumeError::FixedSize { .. }
+            | VolumeError::Detached { .. }
+            | VolumeError::NotDetached { .. }
             | VolumeError::Closed { .. } => false,
         }
     }

@@ -113,8 +113,8 @@ struct Inner {
     load: Load,
     /// Of a detach, once nothing waits in RAM any more.
     remaining: Option<Remaining>,
-    /// Why the flash was not detached when that was asked for last.
-    detaching_failed: Option<String>,
+    /// About the last detach or attach that an operator asked for; a part of the state's reason.
+    remark: Option<String>,
     /// When and how many times the cache was found again, within a [`TICK`].
     mended: Option<(Instant, u32)>,
     /// When that began which had it found again, and when it was so last.
@@ -179,7 +179,7 @@ impl Volume {
             held_back_us: 0,
             load: Load::default(),
             remaining: None,
-            detaching_failed: None,
+            remark: None,
             mended: None,
             mending: None,
             held: Vec::new(),

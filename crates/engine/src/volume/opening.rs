@@ -44,6 +44,16 @@ pub struct Storage {
     pub notes: Vec<String>,
 }
 
+/// Why a volume opens without a flash.
+enum Unused {
+    /// The configuration names none.
+    NotConfigured,
+    /// An operator has detached the cache.
+    Detached,
+    /// It cannot be read or written.
+    Dead(Box<VolumeError>),
+}
+
 /// The parts of the engine of a volume.
 pub(crate) struct Opening<'a> {
     pub config: &'a VolumeConfig,
@@ -68,6 +78,8 @@ struct WithFlash {
 pub struct Opened {
     /// True if there is no flash.
     pub without_flash: bool,
+    /// True if the cache is detached, so that the flash of the configuration is not used.
+    pub detached: bool,
     /// True if the flash was formatted.
     pub formatted: bool,
     /// Blocks that the cache came back with.
@@ -103,6 +115,7 @@ impl Volume {
 
     /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none. Where it names one that
     /// cannot be read or written, the volume opens in state `without-flash` if nothing can be missed that is on it, or an operator has given that up.
+    /// Where an operator has detached the cache, the volume opens in state `detached`, and the flash is not touched.
     pub fn open_on(
         config: VolumeConfig,
         storage: Storage,
@@ -112,7 +125,10 @@ impl Volume {
         let known = check_empty(&*storage.side, config.discard_cache);
         if config.flash.as_os_str().is_empty() {
             let known = known.map_err(|error| refused(&config, &storage.identity, error))?;
-            return Volume::open_without_flash(config, storage, known, None);
+            return Volume::open_without_flash(config, storage, known, Unused::NotConfigured);
+        }
+        if matches!(&known, Ok(Some(record)) if record.detached) {
+            return Volume::open_without_flash(config, storage, None, Unused::Detached);
         }
         let dead = match Volume::open_with_flash(&config, &storage, progress) {
             Ok(WithFlash { engine, flash, attachment, mut opened }) => {
@@ -121,11 +137,14 @@ impl Volume {
                 let pair = Pair { flash, attachment: Some(attachment), account, storage };
                 return Ok((Volume::start(config, engine, pair)?, opened));
             }
+            Err(VolumeError::Detached { .. }) => {
+                return Volume::open_without_flash(config, storage, None, Unused::Detached);
+            }
             Err(error) if error.is_of_dead_flash(config.discard_cache) => Box::new(error),
             Err(error) => return Err(error),
         };
         match known {
-            Ok(known) => Volume::open_without_flash(config, storage, known, Some(dead)),
+            Ok(known) => Volume::open_without_flash(config, storage, known, Unused::Dead(dead)),
             Err(AttachError::Refused(_)) => Err(VolumeError::DeadFlash { volume: config.whose(), error: dead }),
             Err(error) => Err(refused(&config, &storage.identity, error)),
         }
@@ -159,27 +178,34 @@ impl Volume {
         Ok(WithFlash { engine, flash, attachment, opened })
     }
 
-    /// `known`: see [`use_without_cache`]. `dead`: why the flash that it is to have is of no use.
+    /// `known`: see [`use_without_cache`], which a detach has done already.
     fn open_without_flash(
         config: VolumeConfig,
         storage: Storage,
         known: Option<Record>,
-        dead: Option<Box<VolumeError>>,
+        unused: Unused,
     ) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let given_up = if config.discard_cache { "what was only there is given up" } else { "nothing was only there" };
-        use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
-        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, ..Opened::default() };
+        let detached = matches!(unused, Unused::Detached);
+        if !detached {
+            use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
+        }
+        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
         let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
-        let engine = engine_without_flash(&config, geometry, size_bytes, dead.is_some());
+        let engine = engine_without_flash(&config, geometry, size_bytes, !matches!(unused, Unused::NotConfigured));
         let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, account: None, storage };
         let volume = Volume::start(config, Box::new(engine), pair)?;
-        if let Some(error) = dead {
-            let mut inner = volume.lock();
-            inner.state = VolumeState::WithoutFlash;
-            let reason = std::io::Error::other(error.to_string());
-            inner.health[FLASH].ended(Operation::Read, &Err(reason), time::now());
-            drop(inner);
-            opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
+        match unused {
+            Unused::NotConfigured => {}
+            Unused::Detached => volume.lock().state = VolumeState::Detached,
+            Unused::Dead(error) => {
+                let mut inner = volume.lock();
+                inner.state = VolumeState::WithoutFlash;
+                let reason = std::io::Error::other(error.to_string());
+                inner.health[FLASH].ended(Operation::Read, &Err(reason), time::now());
+                drop(inner);
+                opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
+            }
         }
         Ok((volume, opened))
     }

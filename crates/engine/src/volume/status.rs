@@ -88,11 +88,11 @@ pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     }
     match (inner.state, backend) {
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => {
-            let all: Vec<_> = std::iter::once(reason).chain(inner.detaching_failed.iter().cloned()).collect();
+            let all: Vec<_> = std::iter::once(reason).chain(inner.remark.iter().cloned()).collect();
             (VolumeState::BackendFailed, Some(all.join("; ")))
         }
         (state, None) => {
-            let remarks: Vec<_> = inner.detaching_failed.iter().cloned().chain(remarks(inner)).collect();
+            let remarks: Vec<_> = inner.remark.iter().cloned().chain(remarks(inner)).collect();
             (state, (!remarks.is_empty()).then(|| remarks.join("; ")))
         }
         (state, reason) => (state, reason),

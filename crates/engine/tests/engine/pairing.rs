@@ -1,5 +1,6 @@
 //! What happens around a cache: a flash or a backend that is missing, old, swapped, copied or changed is refused or made up for.
 
+mod detached;
 mod record;
 
 use std::fs::File;

@@ -167,7 +167,13 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     volume.close().unwrap();
     drop(volume);
     let (volume, opened) = setting.open();
-    assert!(opened.formatted, "a cache that was detached starts anew");
+    assert!(opened.detached, "a detach lasts");
+    assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
+    volume.attach().unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let (volume, opened) = setting.open();
+    assert!(opened.formatted, "a cache that is attached again is empty");
     assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
 }
 

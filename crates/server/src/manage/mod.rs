@@ -145,6 +145,9 @@ pub trait Managed: Send + Sync + 'static {
     /// How far detaching a volume is; `attached` where nobody asked for it.
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
 
+    /// Ends a detach: the next start of the server uses the volume's flash again.
+    fn attach(&self, name: &str) -> Result<(), ManageError>;
+
     /// What can be changed of a volume, and what it is now.
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError>;
 

@@ -348,6 +348,29 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
     blocking(server, work).await
 }
 
+/// Ends a detach: the next start of the server uses the volume's flash again.
+#[utoipa::path(
+    post,
+    path = "/v1/volumes/{name}/attach",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 204, description = "The next start uses the flash"),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 409, description = "It is not detached", body = ErrorBody),
+        (status = 500, description = "It failed", body = ErrorBody),
+    )
+)]
+async fn attach(Asked { server, live, changing, .. }: Asked, name: Name) -> Answer<StatusCode> {
+    let name = named(name)?;
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        server.attach(&name)?;
+        live.told(Some(&name), "The next start uses the flash again");
+        Ok(StatusCode::NO_CONTENT)
+    };
+    blocking(server, work).await
+}
+
 /// How far detaching a volume is.
 #[utoipa::path(
     get,
@@ -462,6 +485,7 @@ fn described() -> OpenApiRouter<Routed> {
         .routes(routes!(following::history))
         .routes(routes!(flush))
         .routes(routes!(detach_progress, detach))
+        .routes(routes!(attach))
         .merge(volumes::router())
         .merge(pools::router())
         .merge(clients::router())

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
-use flashwise_engine::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach};
+use flashwise_engine::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach, attach_again};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, FLASH, Output, Performer};
 use flashwise_engine::export::{Done, Operation, Request};
@@ -127,7 +127,12 @@ impl Devices {
             writes_back: setup.writes_back(),
             threads: 1,
         };
-        attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ())
+        let attach = || attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ());
+        match attach() {
+            // An operator attaches it again.
+            Err(AttachError::Detached) => attach_again(&self.side()).and_then(|_| attach()),
+            attached => attached,
+        }
     }
 }
 

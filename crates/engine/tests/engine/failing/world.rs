@@ -319,6 +319,8 @@ impl World {
 
     /// Ends in order and starts again; all devices work.
     fn restart(&mut self) -> Outcome<()> {
+        // Ends a detach, if there was one.
+        let _ = self.served().volume().attach();
         let closed = self.served().close();
         self.history.add(0..BLOCKS_MAX, format!("restart, {closed:?}"));
         let flashless = self.served().volume().status().state.is_without_flash();

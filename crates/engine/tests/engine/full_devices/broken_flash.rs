@@ -171,6 +171,8 @@ fn a_start_does_without_a_dead_flash_that_nothing_is_only_on() {
             assert!(status.state_reason.unwrap().contains("flash: "), "{layout:?}");
             assert!(!volume.has_flash());
             assert_eq!(volume.detach().unwrap(), 0);
+            assert_eq!(volume.status().state, VolumeState::Detached);
+            volume.attach().unwrap();
             volume.close().unwrap();
             drop(volume);
             // Nothing is missed now: what was given up is so for good.

@@ -243,7 +243,7 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
         setting.enlarge("flash");
         let (volume, opened) =
             Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(opened.formatted, !counts, "{durable} blocks");
+        assert_eq!((opened.formatted, opened.detached), (false, !counts), "{durable} blocks");
         for block in 0..durable - 20 {
             assert!(read(&volume, block) == Ok(content(block)), "{durable} blocks: block {block}");
         }
@@ -293,7 +293,7 @@ fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
         setting.enlarge("flash");
         let (volume, opened) =
             Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(opened.formatted, detaches);
+        assert_eq!((opened.formatted, opened.detached), (false, detaches));
         for version in newest {
             assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
         }

@@ -3,14 +3,14 @@
 use super::*;
 
 impl Setting {
-    fn record(&self) -> Vec<u8> {
+    pub(super) fn record(&self) -> Vec<u8> {
         let mut record = vec![0; BLOCK];
         let length = rustix::fs::getxattr(&self.config.backend, RECORD, &mut record).unwrap();
         record.truncate(length);
         record
     }
 
-    fn set_record(&self, record: &[u8]) {
+    pub(super) fn set_record(&self, record: &[u8]) {
         rustix::fs::setxattr(&self.config.backend, RECORD, record, XattrFlags::empty()).unwrap();
     }
 
@@ -23,7 +23,7 @@ impl Setting {
     }
 
     /// As `flashwise detach` with backend and flash.
-    fn detach(&self) -> Result<Detached, DetachError> {
+    pub(super) fn detach(&self) -> Result<Detached, DetachError> {
         let open = |path| FileDisk::open(path, Options::default()).unwrap();
         let (backend, flash) = (Arc::new(open(&self.config.backend)), open(&self.config.flash));
         let id = identity(&backend, None).unwrap().id;
@@ -66,7 +66,7 @@ fn a_damaged_record_is_refused_until_the_flash_is_detached() {
     assert!(error.ends_with("by --discard-cache v"), "{error}");
     assert_eq!(setting.detach().unwrap(), Detached::Now { destaged_blocks: 4 });
     let (volume, opened) = setting.open();
-    assert!(opened.formatted && read(&volume) == 7, "{opened:?}");
+    assert!(opened.detached && read(&volume) == 7, "{opened:?}");
 }
 
 /// A flash that was detached before does not know which blocks the backend misses since.

@@ -159,6 +159,14 @@ impl Managed for Fake {
         Ok(())
     }
 
+    fn attach(&self, name: &str) -> Result<(), ManageError> {
+        self.volume(name)?;
+        match std::mem::replace(&mut self.state().detaching, false) {
+            true => Ok(()),
+            false => Err(ManageError::Conflict(format!("volume {name} is not detached"))),
+        }
+    }
+
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
         self.volume(name)?;
         if !self.state().detaching {

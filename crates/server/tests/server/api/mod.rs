@@ -63,7 +63,7 @@ fn status_has_the_values_of_the_server() {
     for path in ["/v1/volumes/four", "/v1/volumes/four/detach", "/v1/volumes/four/what-if"] {
         assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, error.clone()));
     }
-    for path in ["/v1/volumes/four/flush", "/v1/volumes/four/detach"] {
+    for path in ["/v1/volumes/four/flush", "/v1/volumes/four/detach", "/v1/volumes/four/attach"] {
         assert_eq!(error_of(&ask(&api, "POST", path, "")), (404, error.clone()));
     }
     assert_eq!(error_of(&ask(&api, "PATCH", "/v1/volumes/four", r#"{"policy": "lru"}"#)), (404, error));
@@ -92,6 +92,9 @@ fn detaching_is_accepted_followed_and_not_begun_twice() {
     let seen = ask(&api, "GET", path, "");
     assert_eq!((seen.status, json_of(&seen)), (200, progress));
     assert_eq!(error_of(&ask(&api, "POST", path, "")), (409, "volume one is being detached".to_owned()));
+    let path = "/v1/volumes/one/attach";
+    assert_eq!(ask(&api, "POST", path, "").status, 204);
+    assert_eq!(error_of(&ask(&api, "POST", path, "")), (409, "volume one is not detached".to_owned()));
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn unknown_paths_and_methods_are_answered_as_json() {
         assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, unknown.clone()), "{path}");
     }
     for (method, path, allowed) in [
-        ("DELETE", "/v1/volumes/one", "GET,HEAD,PATCH"),
+        ("DELETE", "/v1/volumes/one/detach", "GET,HEAD,POST"),
         ("GET", "/v1/flush", "POST"),
         ("POST", "/v1/status", "GET,HEAD"),
         ("PUT", "/metrics", "GET,HEAD"),
@@ -430,7 +433,7 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 30);
+    assert_eq!(paths.len(), 35);
     // One stream of events does not end.
     for (path, methods) in paths.iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys() {
@@ -441,7 +444,13 @@ fn every_described_route_is_there() {
             match (method.as_str(), path.as_str()) {
                 // This server has no pools and no clients, and the token is invalid.
                 _ if of_pools => assert!([400, 404].contains(&status), "{method} {path}: {status}"),
-                ("post", "/v1/session" | "/v1/pools") => assert_eq!(status, 400),
+                ("post", "/v1/session" | "/v1/pools" | "/v1/volumes") => assert_eq!(status, 400),
+                // Not confirmed.
+                ("delete", "/v1/volumes/one") => assert_eq!(status, 400),
+                // It has no receivers.
+                ("post", "/v1/alerts/test") => assert_eq!(status, 409),
+                // Its volume may be attached.
+                ("post", "/v1/volumes/one/attach") => assert!([204, 409].contains(&status), "{status}"),
                 _ => assert!((200..300).contains(&status), "{method} {path}: {status}"),
             }
         }
@@ -471,7 +480,7 @@ fn a_read_only_client_sees_everything_and_changes_nothing() {
             }
         }
     }
-    assert_eq!(refused, 17);
+    assert_eq!(refused, 21);
     assert_eq!((fake.calls().len(), fake.changes().names().count()), (0, 0));
     let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep-peep-peep-peep\r\n\r\n";
     let expected = json!({"token_needed": true, "signed_in": true, "may_change": false});
