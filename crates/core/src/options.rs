@@ -90,6 +90,8 @@ pub struct Parameter {
 pub enum OptionError {
     #[error("unknown {what} '{name}'{}; expected one of: {}", suggestion(.near), .expected.join(", "))]
     UnknownName { what: &'static str, name: String, near: Option<&'static str>, expected: Vec<&'static str> },
+    #[error("'{name}' is {is}, not a value of --{given}; use --{option} {name}")]
+    OtherOption { name: String, is: &'static str, given: &'static str, option: &'static str },
     #[error("{owner} has no option '{name}'{}; {}", suggestion(.near), options_of(.expected))]
     UnknownOption { owner: String, name: String, near: Option<&'static str>, expected: Vec<&'static str> },
     #[error("{owner}: option '{name}' is given twice")]

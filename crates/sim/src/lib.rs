@@ -15,6 +15,7 @@ pub mod curve;
 pub mod endurance;
 pub mod experiment;
 pub mod job;
+mod layout_name;
 pub mod offline;
 pub mod online;
 mod pace;

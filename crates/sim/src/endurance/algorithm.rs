@@ -4,10 +4,12 @@
 
 use std::fmt;
 
+use flashwise_core::admission;
 use flashwise_core::container_policy::{self, CONTAINER_POLICIES};
 use flashwise_core::options::{Kind, OptionError, Options, Parameter, named, nearest};
 use flashwise_core::policy::{Info, POLICIES, Spec};
 
+use crate::layout_name::LayoutName;
 use crate::wlfc::System;
 
 const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache \
@@ -288,6 +290,9 @@ impl std::str::FromStr for Algorithm {
         }
         Algorithm::parse(text).map_err(|error| match error {
             OptionError::UnknownName { name, mut expected, .. } => {
+                if let Some((is, option)) = other_option(&name) {
+                    return OptionError::OtherOption { name, is, given: "policy", option };
+                }
                 let policies = POLICIES.iter().map(|info| info.name);
                 expected.extend(policies.filter(|name| !expected.contains(name)).collect::<Vec<_>>());
                 OptionError::UnknownName { what: "policy", near: nearest(&name, &expected), name, expected }
@@ -295,6 +300,14 @@ impl std::str::FromStr for Algorithm {
             error => error,
         })
     }
+}
+
+/// Returns the option whose value `name` is, and what it is there.
+fn other_option(name: &str) -> Option<(&'static str, &'static str)> {
+    let is_rule = name == "none" || admission::Spec::parse(name).is_ok();
+    let is_layout = name.parse::<LayoutName>().is_ok();
+    let options = [(is_rule, ("an admission rule", "admission")), (is_layout, ("a layout", "layout"))];
+    options.into_iter().find_map(|(is, option)| is.then_some(option))
 }
 
 fn offline(name: &str, options: &Options) -> Result<Offline, OptionError> {

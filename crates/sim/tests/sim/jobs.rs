@@ -186,6 +186,19 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=lru size=1%,2%"), "size: size '1%,2%': expected a share such as 10%"),
         (text("policy=lrc size=1%"), "policy: unknown policy 'lrc' (did you mean 'lru'?)"),
         (
+            text("policy=size:max=64KiB size=1%"),
+            "policy: 'size' is an admission rule, not a value of --policy; use --admission size",
+        ),
+        (
+            text("policy=none size=1%"),
+            "policy: 'none' is an admission rule, not a value of --policy; use --admission none",
+        ),
+        (text("policy=wlfc size=1%"), "policy: 'wlfc' is a layout, not a value of --policy; use --layout wlfc"),
+        (
+            text("policy=lru admission=larc size=1%"),
+            "admission: 'larc' is a policy, not a value of --admission; use --policy larc",
+        ),
+        (
             text("policy=lru size=1% rem=0"),
             "rem: found an unknown word (did you mean 'ram'?); expected one of: policy, size",
         ),
