@@ -50,7 +50,8 @@ pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
         true if !as_json && explained.is_none() => error.exit(),
         true => (explained.unwrap_or_else(|| first_paragraph(error)), 2),
     };
-    let line = if as_json { crate::log::json(tracing::Level::ERROR, &text) } else { format!("flashwise: {text}") };
+    let line =
+        if as_json { crate::log::json(tracing::Level::ERROR, &text, None, &[]) } else { format!("flashwise: {text}") };
     let _ = writeln!(std::io::stderr(), "{line}");
     ExitCode::from(code)
 }

@@ -1,6 +1,7 @@
 //! Messages on standard error: their level, and their format, text or one JSON object a line.
 //!
-//! Messages of the program have a level, like those of the cache and the server. In text they start with the program's name.
+//! Messages of the program have a level, like those of the cache and the server. In text they start with the program's name. Messages of a server
+//! name their event, and what it is about, in fields: docs/log.md.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -8,10 +9,12 @@ use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
 use clap::{ArgAction, Args, ValueEnum};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tracing::Level;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -39,7 +42,7 @@ pub struct LogOptions {
 enum Format {
     /// A line of text.
     Text,
-    /// A JSON object a line, with timestamp, level and message.
+    /// A JSON object a line, with timestamp, level, message and the fields of an event.
     Json,
 }
 
@@ -67,7 +70,7 @@ impl LogOptions {
         let messages =
             fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false).log_internal_errors(false);
         let messages = match self.log_format {
-            Format::Text => messages.without_time().boxed(),
+            Format::Text => messages.without_time().fmt_fields(TextFields).boxed(),
             Format::Json => messages.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
         };
         // Details from libraries, such as retries, need -vv.
@@ -90,8 +93,48 @@ pub fn set_level(level: LevelFilter) {
     }
 }
 
+/// Fields of a message in text: the message, then the others except the event, which the message describes.
+struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> std::fmt::Result {
+        let mut text = Text { writer, result: Ok(()), is_first: true };
+        fields.record(&mut text);
+        text.result
+    }
+}
+
+struct Text<'writer> {
+    writer: Writer<'writer>,
+    result: std::fmt::Result,
+    is_first: bool,
+}
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let name = field.name();
+        // Those of the `log` crate say where a message of a library is from.
+        if name == EVENT || name.starts_with("log.") || self.result.is_err() {
+            return;
+        }
+        let space = if std::mem::take(&mut self.is_first) { "" } else { " " };
+        self.result = match name {
+            "message" => write!(self.writer, "{space}{value:?}"),
+            _ => write!(self.writer, "{space}{}={value:?}", name.trim_start_matches("r#")),
+        };
+    }
+}
+
+/// The field that names an event.
+const EVENT: &str = "event";
+
 /// Prints a message of a level.
 pub fn tell(level: Level, text: &str) {
+    tell_event(level, None, &[], text);
+}
+
+/// Prints a message about an event of a server. JSON has its name and its fields too.
+pub fn tell_event(level: Level, event: Option<&str>, fields: &[(&str, Value)], text: &str) {
     let Some(chosen) = CHOSEN.get() else { return };
     // The level in a configuration applies to the server only.
     if level > chosen.level.unwrap_or(LevelFilter::INFO) {
@@ -99,7 +142,7 @@ pub fn tell(level: Level, text: &str) {
     }
     let line = match chosen.format {
         Format::Text => fit::sentences(&format!("flashwise: {}", visible(text)), 0, fit::width_of_errors()),
-        Format::Json => json(level, text),
+        Format::Json => json(level, text, event, fields),
     };
     // If standard error is closed, such as with a terminal, the program continues.
     let _ = writeln!(std::io::stderr(), "{line}");
@@ -116,8 +159,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// A message as a JSON object.
-pub fn json(level: Level, text: &str) -> String {
-    json!({"timestamp": now(), "level": level.as_str(), "message": text}).to_string()
+pub fn json(level: Level, text: &str, event: Option<&str>, fields: &[(&str, Value)]) -> String {
+    let own = [("timestamp", json!(now())), ("level", json!(level.as_str())), ("message", json!(text))];
+    let event = event.map(|event| (EVENT, json!(event)));
+    let all = own.into_iter().chain(event).chain(fields.iter().cloned());
+    Value::Object(all.map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>()).to_string()
 }
 
 /// True if a command line, valid or not, asks for messages in JSON.
@@ -155,9 +201,21 @@ macro_rules! warning {
     ($($text:tt)*) => { $crate::log::tell(tracing::Level::WARN, &format!($($text)*)) };
 }
 
+/// Prints a message about an event of a server: its level, name, fields and text.
+macro_rules! event {
+    ($level:ident, $event:literal, [$($field:ident = $value:expr),*], $($text:tt)*) => {
+        $crate::log::tell_event(
+            tracing::Level::$level,
+            Some($event),
+            &[$((stringify!($field), serde_json::json!($value))),*],
+            &format!($($text)*),
+        )
+    };
+}
+
 /// Prints a detail about a result, with `--verbose`.
 macro_rules! detail {
     ($($text:tt)*) => { $crate::log::tell(tracing::Level::DEBUG, &format!($($text)*)) };
 }
 
-pub(crate) use {detail, note, warning};
+pub(crate) use {detail, event, note, warning};

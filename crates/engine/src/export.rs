@@ -252,7 +252,7 @@ impl Guest {
     /// Logs an event of the client.
     pub fn tell(&self, what: &str) {
         let Client { export, protocol, address, initiator, .. } = &self.client;
-        tracing::debug!(export, protocol, ?address, ?initiator, "{what}");
+        tracing::debug!(event = "client", export, protocol, ?address, ?initiator, "{what}");
     }
 
     /// The client's description.

@@ -234,10 +234,12 @@ impl Shared {
         let path = self.path.display();
         match (was_full, is_full) {
             (false, true) => {
-                let why = self.status().error.unwrap_or_default();
-                tracing::warn!(%path, why, "the recording stops");
+                let error = self.status().error.unwrap_or_default();
+                tracing::warn!(event = "recording-stopped", %path, error, "the recording stops");
             }
-            (true, false) => tracing::info!(%path, "the recording goes on: it has room again"),
+            (true, false) => {
+                tracing::info!(event = "recording-resumed", %path, "the recording continues: it has room again")
+            }
             _ => {}
         }
     }
@@ -247,7 +249,7 @@ impl Shared {
         let mut piece = Piece::default();
         if let Err(error) = self.write_until_finished(&mut segments, &mut piece) {
             self.dropped.fetch_add(piece.rows, Ordering::Relaxed);
-            tracing::error!(path = %self.path.display(), %error, "the recording ends");
+            tracing::error!(event = "recording-failed", path = %self.path.display(), %error, "the recording ends");
             self.files.lock().error = Some(error.to_string());
             self.drop_until_finished();
         }

@@ -43,7 +43,7 @@ pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn abort() -> ! {
-    tracing::error!("a thread panicked while it changed what all others use: the process ends");
+    tracing::error!(event = "thread-panicked", "a thread panicked while it changed shared data, so the process ends");
     std::process::abort()
 }
 

@@ -25,12 +25,14 @@ pub fn raise_limit(connections_max: usize) {
     if current != maximum
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
-        tracing::warn!("cannot raise the limit of open files: {error}");
+        tracing::warn!(event = "open-files", %error, "cannot raise the limit of open files");
     }
     let limit = limit();
     let connections = connections_within(limit);
     if connections < connections_max as u64 {
         tracing::warn!(
+            event = "open-files",
+            limit,
             "{limit} open files suffice for about {connections} clients, fewer than connections-max = {connections_max}; \
              raise LimitNOFILE or ulimit -n, or lower connections-max"
         );

@@ -108,7 +108,7 @@ impl Limits {
     /// Counts that a limit was reached, and logs it unless that was logged in the last minute.
     pub fn reached(&self, limit: Limit) {
         if let Some(times) = self.count(limit, Instant::now()) {
-            tracing::warn!(limit = limit.name(), times, "{}", limit.message());
+            tracing::warn!(event = "limit-reached", limit = limit.name(), times, "{}", limit.message());
         }
     }
 

@@ -250,7 +250,7 @@ impl Making {
             Err(error) => {
                 // The disks become blank again.
                 if let Err(error) = prepare::unmake(uuid, &disks) {
-                    tracing::error!(%error, "a disk of a pool that could not be made is not blank");
+                    tracing::error!(event = "disk-not-blank", %error, "a disk of a pool that could not be created is not blank");
                 }
                 Err(error)
             }
@@ -397,13 +397,19 @@ pub fn finish_deletions(config: &mut ServerConfig) {
         match done {
             Ok(()) => {
                 tracing::warn!(
+                    event = "pool-deleted",
                     pool = made.name,
-                    "the pool was being deleted when the server ended; its disks are blank now"
+                    "the server ended while it deleted the pool; the disks are blank now"
                 );
                 config.made_pools = others;
             }
             Err(error) => {
-                tracing::error!(pool = made.name, error, "the pool was being deleted, and its disks are not blank yet")
+                tracing::error!(
+                    event = "pool-not-deleted",
+                    pool = made.name,
+                    error,
+                    "the server ended while it deleted the pool; the disks are not blank yet"
+                )
             }
         }
     }
@@ -417,7 +423,7 @@ impl Drop for Making {
             if list.all != list.kept
                 && let Err(error) = known.write(kind)
             {
-                tracing::error!(%error, "what {kind}s are made of is not kept");
+                tracing::error!(event = "created-not-saved", %error, "the list of created {kind}s is not saved");
             }
         }
     }

@@ -64,7 +64,7 @@ fn follow(making: &Arc<Making>, pool: &Arc<Pool>) {
     let (making, name) = (making.clone(), pool.name().to_owned());
     pool.on_disks(Box::new(move |disks| {
         if let Err(error) = making.note_disks(&name, disks) {
-            tracing::error!(pool = name, %error, "which disks the pool has now is not kept");
+            tracing::error!(event = "created-not-saved", pool = name, %error, "the new list of the pool's disks is not saved");
         }
     }));
 }
@@ -226,7 +226,7 @@ impl Pools for ServedPools {
         self.reach.check_pool(new)?;
         self.check_unserved(&new.name)?;
         let (pool, opened) = self.making.make(new)?;
-        opened.notes.iter().for_each(|note| tracing::info!("{note}"));
+        opened.notes.iter().for_each(|note| tracing::info!(event = "opened", pool = new.name, "{note}"));
         follow(&self.making, &pool);
         self.served.add(pool);
         Ok(())

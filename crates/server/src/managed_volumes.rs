@@ -71,10 +71,11 @@ impl ServedVolumes {
             |error| ManageError::Failed(format!("the clients of an earlier {} are not forgotten: {error}", new.name));
         self.assignments.forget(&new.name).map_err(kept)?;
         let (volume, opened) = self.making.make_volume(new)?;
-        opened.notes.iter().for_each(|note| tracing::info!("{note}"));
+        opened.notes.iter().for_each(|note| tracing::info!(event = "opened", volume = new.name, "{note}"));
         self.served.add_volume(Arc::clone(&volume));
         if !self.exports.add(&new.name, volume) {
             tracing::error!(
+                event = "name-taken",
                 volume = new.name,
                 "another export took the name meanwhile; the next start refuses one of them"
             );

@@ -227,7 +227,7 @@ fn open_volumes(
                     Some((_, problem)) => problem.clone(),
                     None => format!("{error}; {} has it", file.display()),
                 };
-                tracing::error!(volume = volume.name, "the volume is not served: {reason}");
+                tracing::error!(event = "not-served", volume = volume.name, error = reason, "the volume is not served");
                 made.volumes.push(Unserved { name: volume.name.clone(), reason });
             }
             Err(error) => failed.push((volume.name.clone(), error)),
@@ -251,7 +251,10 @@ fn unopened(
     }
     let unserved = |kind: &str, (name, error): (String, ServerError)| {
         let reason = format!("{error}; the server opens it when it starts again");
-        tracing::error!(name, "the {kind} is not served: {reason}");
+        match kind {
+            "pool" => tracing::error!(event = "not-served", pool = name, error = reason, "the pool is not served"),
+            _ => tracing::error!(event = "not-served", volume = name, error = reason, "the volume is not served"),
+        }
         Unserved { name, reason }
     };
     pools.volumes.extend(volumes.into_iter().map(|failed| unserved("volume", failed)));
@@ -304,7 +307,7 @@ fn open_pools(
                     _ => "",
                 };
                 let reason = format!("{error}; {file} has it{hint}");
-                tracing::error!(pool = name, "the pool is not served: {reason}");
+                tracing::error!(event = "not-served", pool = name, error = reason, "the pool is not served");
                 made.pools.push(Unserved { name: name.clone(), reason });
             }
             Err(error) => failed.push((name.clone(), error.into())),
@@ -373,7 +376,11 @@ fn serve(
     }
     for Assignment { export, .. } in &config.iscsi.assignments {
         if exports.find(export).is_none() {
-            tracing::warn!(export, "[iscsi] assign: there is no such export yet; one of that name will be assigned so");
+            tracing::warn!(
+                event = "export-missing",
+                export,
+                "[iscsi] assign: no such export exists yet; the assignment applies once it does"
+            );
         }
     }
     let assignments = &options.iscsi.assignments;
@@ -382,13 +389,14 @@ fn serve(
         aliases.try_for_each(|alias| assignments.follow(alias, &config.name)).map_err(ServerError::Assignments)?;
     }
     for export in assignments.given().iter().filter(|export| exports.find(export).is_none()) {
-        tracing::warn!(export, "there is no such export, of which was said while a server ran who may open it");
+        tracing::warn!(event = "export-missing", export, "clients were assigned to an export that does not exist");
     }
     for export in assignments.given().iter().filter(|_| !config.tls.asks_clients()) {
         if assignments.of(export).is_some_and(|assigned| front::names_certificates(&assigned)) {
             tracing::warn!(
+                event = "export-unreachable",
                 export,
-                "it is over NBD for those alone who show certificates, as was said while a server ran, and nobody can: [tls] has no client-authorities"
+                "no NBD client can open the export: it is assigned to clients with certificates, and [tls] has no client-authorities"
             );
         }
     }

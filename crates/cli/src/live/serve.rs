@@ -24,7 +24,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::failure::Misuse;
 use crate::live::api::DEFAULT_CONFIG;
-use crate::log::{self, note, warning};
+use crate::log::{self, event};
 use crate::progress::Bar;
 use crate::settings::ServeSettings;
 
@@ -257,7 +257,12 @@ impl Serve {
         drop(bar);
         tell(&server);
         for uri in config.open_to_all() {
-            warning!("insecure is true: every machine that can connect to {uri} can read and write every volume");
+            event!(
+                WARN,
+                "insecure",
+                [uri = uri],
+                "insecure is true: every machine that can connect to {uri} can read and write every volume"
+            );
         }
         let count = server.served().volumes().len() as u64;
         let watchdog = Watchdog::start(server.served());
@@ -266,15 +271,18 @@ impl Serve {
             match signal {
                 SIGTERM | SIGINT => break,
                 SIGHUP => self.reload(&server),
-                _ => note!("{} ignored", signal_name(signal).unwrap_or("a signal")),
+                _ => {
+                    let name = signal_name(signal).unwrap_or("a signal");
+                    event!(INFO, "signal-ignored", [signal = name], "{name} is ignored");
+                }
             }
         }
         notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
-        note!("flushing");
+        event!(INFO, "stopping", [], "flushing");
         let stopped = server.stop(GRACE);
         drop(watchdog);
         stopped?;
-        note!("everything is flushed, stopped");
+        event!(INFO, "stopped", [], "everything is flushed, stopped");
         Ok(())
     }
 
@@ -325,10 +333,14 @@ impl Serve {
         match self.config() {
             Ok(config) => {
                 log::set_level(config.log_level);
-                note!("SIGHUP: the log level is {}", config.log_level);
-                server.reload(&config).iter().for_each(|line| note!("SIGHUP: {line}"));
+                let level = config.log_level;
+                event!(INFO, "reloaded", [log_level = level.to_string()], "SIGHUP: the log level is {level}");
+                server.reload(&config).iter().for_each(|line| event!(INFO, "reloaded", [], "SIGHUP: {line}"));
             }
-            Err(error) => warning!("SIGHUP: nothing is reloaded: {error:#}"),
+            Err(error) => {
+                let error = format!("{error:#}");
+                event!(WARN, "not-reloaded", [error = error], "SIGHUP: nothing is reloaded: {error}");
+            }
         }
         notify(&[NotifyState::Ready]);
     }
@@ -356,42 +368,69 @@ fn summary(config: &ServerConfig) -> String {
 fn tell(server: &Server) {
     for (name, opened) in server.volumes() {
         let exports = server.served().own_volume(name).map(|volume| volume.config().export_names()).unwrap_or_default();
-        opened.notes.iter().for_each(|note| note!("{note}"));
+        opened.notes.iter().for_each(|note| event!(INFO, "opened", [volume = name], "{note}"));
         tell_found("volume", name, opened);
         let uris = exports.iter().flat_map(|export| server.uris(export));
-        uris.for_each(|uri| note!("volume {name} is served at {uri}"));
+        uris.for_each(|uri| event!(INFO, "served", [volume = name, uri = uri], "volume {name} is served at {uri}"));
     }
     for (name, opened) in server.pools() {
-        opened.notes.iter().for_each(|note| note!("{note}"));
+        opened.notes.iter().for_each(|note| event!(INFO, "opened", [pool = name], "{note}"));
         let disks = server.served().pool(name).map(|pool| pool.logical_disks()).unwrap_or_default();
         let counted = human::counted(disks.len() as u64, "logical disk");
-        note!("pool {name} has {counted}");
+        event!(INFO, "opened", [pool = name, logical_disks = disks.len()], "pool {name} has {counted}");
         tell_found("pool", name, opened);
-        server.uris("").iter().for_each(|uri| note!("pool {name} is served at {uri}, each logical disk by its name"));
+        for uri in server.uris("") {
+            event!(
+                INFO,
+                "served",
+                [pool = name, uri = uri],
+                "pool {name} is served at {uri}, each logical disk by its name"
+            );
+        }
         let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
-        uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
+        uris.for_each(|(disk, uri)| {
+            event!(INFO, "served", [pool = name, disk = disk, uri = uri], "logical disk {disk} is served at {uri}");
+        });
     }
     if server.volumes().is_empty() && server.pools().is_empty() {
-        note!(
+        event!(
+            INFO,
+            "nothing-served",
+            [],
             "nothing is served yet; create a pool with flashwise pool create --serve or on the page of flashwise page"
         );
     }
     if let Some(recording) = server.recording() {
-        note!("requests are recorded to {recording}");
+        event!(INFO, "recording", [path = recording], "requests are recorded to {recording}");
     }
     if let Some(address) = server.api() {
-        note!("the management API is at {address}");
+        event!(INFO, "api", [address = address.to_string()], "the management API is at {address}");
     }
 }
 
 /// Prints how the cache of a volume or pool was opened.
 fn tell_found(kind: &str, name: &str, opened: &Opened) {
     match opened.detached {
-        true => warning!(
+        true => event!(
+            WARN,
+            "served-detached",
+            [volume = name],
             "{kind} {name}: its cache is detached, so it is served without one; to use its flash again, run 'flashwise attach {name}' and \
              restart the server"
         ),
-        false => note!("{kind} {name}: {}", found(opened)),
+        false => event!(
+            INFO,
+            "opened",
+            [
+                volume = name,
+                cached_blocks = opened.cached_blocks,
+                dirty_blocks = opened.dirty_blocks,
+                lost_blocks = opened.lost_blocks,
+                crashed = opened.crashed
+            ],
+            "{kind} {name}: {}",
+            found(opened)
+        ),
     }
 }
 
@@ -412,7 +451,7 @@ fn found(opened: &Opened) -> String {
 /// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        warning!("notifying the service manager: {error}");
+        event!(WARN, "service-manager", [error = error.to_string()], "notifying the service manager: {error}");
     }
 }
 

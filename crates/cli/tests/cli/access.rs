@@ -238,12 +238,12 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
     let told = server.told();
     let me = "by uid 0 (pid ";
     for change in [
-        format!(" INFO one: Settings were changed: dirty-age = 5s, {me}"),
+        format!(" INFO Settings were changed: dirty-age = 5s, {me}"),
         format!(" INFO The disk {} was wiped, {me}", host.path("disk.img").display()),
         format!(" INFO The disk {} was wiped, by the page of uid 0 (pid ", host.path("disk.img").display()),
         // Refusals are in the log once a minute, with the first one.
         format!(
-            " WARN POST /v1/pools failed with 400: flash: found {}, expected ",
+            " WARN a request to the API failed method=POST path=\"/v1/pools\" status=400 error=\"flash: found {}, expected ",
             host.elsewhere.path().join("evil").display()
         ),
     ] {
@@ -279,7 +279,8 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
     let told = server.end();
     for line in [
         "was wiped, by the token of token-file at 127.0.0.1:",
-        " WARN POST /v1/page failed with 401: a token is needed, as the header 'Authorization: Bearer TOKEN'; asked by 127.0.0.1:",
+        " WARN a request to the API failed method=POST path=\"/v1/page\" status=401 error=\"a token is needed, as the header 'Authorization: Bearer TOKEN'\" \
+         client=\"127.0.0.1:",
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }

@@ -363,7 +363,11 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     server.end();
     setting.configure("", false, false);
     let server = setting.serve();
-    assert!(server.told().contains("it is over NBD for those alone who show certificates"), "{}", server.told());
+    assert!(
+        server.told().contains("no NBD client can open the export: it is assigned to clients with certificates"),
+        "{}",
+        server.told()
+    );
     let [_, plain] = Comes::plain(&setting);
     plain.does_not_find("mail");
     assert_eq!(setting.assign("web", &json!([])).0, 409);
@@ -403,7 +407,7 @@ fn an_assignment_follows_a_volume_to_its_new_name() {
     let kept = std::fs::read_to_string(setting.path().join("assignments.json")).unwrap();
     assert!(kept.contains("letters") && !kept.contains("web") && !kept.contains("mail"), "{kept}");
     let log = server.end();
-    assert!(log.contains("there is no such export, of which was said while a server ran"), "{log}");
+    assert!(log.contains("clients were assigned to an export that does not exist"), "{log}");
 }
 
 /// A new logical disk has no rules, even if an earlier disk of its name had some.

@@ -34,6 +34,7 @@ mod input;
 mod jobs;
 mod kill;
 mod lifetime;
+mod log;
 mod makefile;
 mod memory;
 #[cfg(feature = "s3")]

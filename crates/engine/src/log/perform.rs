@@ -297,8 +297,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             // One line for all that cannot be read at a time.
             if self.layout.postponed.is_empty() {
                 tracing::warn!(
+                    event = "block-unreadable",
                     block,
-                    "a block's only copy cannot be read from flash; until it is lost, it is tried again"
+                    "the only copy of a block cannot be read from flash; it is retried before it counts as lost"
                 );
             }
             self.faults.flash_read_errors += 1;

@@ -132,12 +132,16 @@ impl PoolDisk {
         let health = all.entry(range.base).or_default();
         let (pool, path, now) = (&self.name, disk.description(), time::now());
         match (health.ended(operation, result, now), result) {
-            (Some(Change::Failure), Err(error)) => tracing::warn!(pool, disk = path, %error, "a transfer failed"),
-            (Some(Change::Failed), _) => {
-                let reason = health.failure(now).unwrap_or_default();
-                tracing::error!(pool, disk = path, reason, "the disk has failed");
+            (Some(Change::Failure), Err(error)) => {
+                tracing::warn!(event = "transfer-failed", pool, disk = path, %error, "a transfer failed")
             }
-            (Some(Change::Recovered), _) => tracing::warn!(pool, disk = path, "the disk works again"),
+            (Some(Change::Failed), _) => {
+                let error = health.failure(now).unwrap_or_default();
+                tracing::error!(event = "disk-failed", pool, disk = path, error, "the disk has failed");
+            }
+            (Some(Change::Recovered), _) => {
+                tracing::warn!(event = "disk-recovered", pool, disk = path, "the disk works again");
+            }
             _ => {}
         }
         self.any_failing.store(all.values().any(|health| health.last_failure().is_some()), Ordering::Relaxed);

@@ -55,7 +55,12 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
             // Logs a failure once, until it changes or is resolved.
             let failure = result.as_ref().err().map(ToString::to_string);
             if let Some(error) = failure.as_ref().filter(|_| failure != told) {
-                tracing::error!(pool = shared.name, error, "changes of the map are not durable");
+                tracing::error!(
+                    event = "map-not-durable",
+                    pool = shared.name,
+                    error,
+                    "changes of the map are not durable"
+                );
             }
             told = failure;
             // Clients get an error code; the operation of an administrator gets the whole error.
@@ -253,7 +258,7 @@ impl Shared {
             at += count;
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, count as u64 * CHUNK_BYTES);
             if let Err(error) = self.ask(Operation::Trim, offset, length, Vec::new()) {
-                tracing::debug!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
+                tracing::debug!(event = "trim-failed", pool = self.name, %error, offset, length, "freed chunks cannot be trimmed");
                 let one =
                     |chunk: &u32| self.ask(Operation::Trim, u64::from(*chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new());
                 let alone = (first..first + count as u32).filter(|chunk| count == 1 || one(chunk).is_err());

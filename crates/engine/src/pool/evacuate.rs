@@ -196,7 +196,7 @@ impl Shared {
         if let Some(leaving) = self.state().leaving.get_mut(&id)
             && leaving.failed.as_ref() != Some(&said)
         {
-            tracing::warn!(pool = self.name, disk = id, %error, "the disk is not emptied for now");
+            tracing::warn!(event = "disk-not-emptied", pool = self.name, disk = id, %error, "the disk is not emptied for now");
             leaving.failed = Some(said);
         }
         // The old places of chunks already moved become free with this.

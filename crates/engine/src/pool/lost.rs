@@ -74,7 +74,7 @@ impl Pool {
         self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
         drop(state);
         self.shared.tell_disks();
-        tracing::warn!(pool = self.name(), disk = member.path, "a missing disk was given up");
+        tracing::warn!(event = "disk-given-up", pool = self.name(), disk = member.path, "a missing disk was given up");
         self.shared.gate.drain();
         let end = member.base + member.chunks;
         for first in (member.base..end).step_by(FORGOTTEN_CHUNKS as usize) {

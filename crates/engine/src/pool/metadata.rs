@@ -317,7 +317,7 @@ impl Metadata {
         for present in self.present.iter_mut().filter(|present| present.stale) {
             if present.label.write(&*present.disk).is_ok() {
                 let disk = present.disk.description();
-                tracing::warn!(pool = self.name, disk, "the disk takes the map again");
+                tracing::warn!(event = "map-accepted", pool = self.name, disk, "the disk accepts the map again");
                 (present.stale, revived) = (false, true);
             }
         }
@@ -411,7 +411,7 @@ impl Metadata {
                 Ok(()) => written += 1,
                 Err(error) => {
                     let disk = present.disk.description();
-                    tracing::error!(pool = self.name, disk, %error, "the map was not written");
+                    tracing::error!(event = "map-not-written", pool = self.name, disk, %error, "the map was not written");
                     failed.push(at);
                     last = Some(error);
                 }
@@ -439,7 +439,7 @@ impl Metadata {
                 Ok(()) => written += 1,
                 Err(error) => {
                     let disk = present.disk.description();
-                    tracing::error!(pool = self.name, disk, %error, "the label was not written");
+                    tracing::error!(event = "label-not-written", pool = self.name, disk, %error, "the label was not written");
                     present.stale = true;
                     failed = Some(at(&*present.disk, error));
                 }

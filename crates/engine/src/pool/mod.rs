@@ -203,7 +203,12 @@ impl Shared {
         let (chunks, used) = state.metadata.map.space.usage();
         let full = chunks > 0 && u64::from(used) * 100 >= u64::from(chunks) * status::WARN_PERCENT;
         if full && !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(pool = self.name, "at least {} % of the pool is in use", status::WARN_PERCENT);
+            tracing::warn!(
+                event = "pool-nearly-full",
+                pool = self.name,
+                "at least {} % of the pool is in use",
+                status::WARN_PERCENT
+            );
         } else if !full {
             self.warned.store(false, Ordering::Relaxed);
         }
@@ -401,10 +406,11 @@ impl Pool {
             let disk = shared.add_export(id, logical);
             if !shared.pin(&disk, bytes) {
                 tracing::warn!(
+                    event = "pinned-ram-short",
                     pool = name,
                     disk = disk.name(),
                     bytes,
-                    "there is too little RAM to keep for a logical disk"
+                    "there is too little RAM for the pinned-ram of a logical disk"
                 );
             }
         }
@@ -457,7 +463,7 @@ impl Pool {
     pub fn detach(&self) -> Result<usize, VolumeError> {
         let lost = self.volume().detach()?;
         if let Err(error) = self.commit_all() {
-            tracing::warn!(pool = self.name(), %error, "the flash is detached, and some chunks are not free before a flush succeeds");
+            tracing::warn!(event = "chunks-not-free", pool = self.name(), %error, "the flash is detached; some chunks become free at the next flush that succeeds");
         }
         Ok(lost)
     }

@@ -78,7 +78,7 @@ impl Volume {
         let has_budget = self.budget_bytes_per_day(inner).is_some();
         let Some(account) = inner.account.as_mut().filter(|_| has_budget) else { return };
         if let Err(error) = account.save(now_seconds) {
-            tracing::warn!(volume = self.config.name, %error, "the count of flash writes could not be saved");
+            tracing::warn!(event = "write-count-not-saved", volume = self.config.name, %error, "the count of flash writes could not be saved");
         }
     }
 

@@ -45,8 +45,18 @@ impl Volume {
     /// A flash that failed is given up once the backend has all that was flushed. What was answered since, and is nowhere any more, is lost from
     /// then on: it cannot be read and no flush succeeds until it is written anew. Returns how many blocks these are.
     pub fn detach(&self) -> Result<usize, VolumeError> {
-        self.detach_into(VolumeState::Detached)?;
-        Ok(self.lock().engine.lost_blocks().len())
+        let volume = &self.config.name;
+        self.detach_into(VolumeState::Detached).inspect_err(
+            |error| tracing::error!(event = "detach-failed", volume, %error, "the flash is not detached"),
+        )?;
+        let lost_blocks = self.lock().engine.lost_blocks().len();
+        tracing::info!(
+            event = "detached",
+            volume,
+            lost_blocks,
+            "the volume is detached and continues without its flash"
+        );
+        Ok(lost_blocks)
     }
 
     /// Ends a detach: the next start uses the flash of the configuration again. This run goes on without it.
@@ -94,23 +104,26 @@ impl Volume {
                 drop(inner);
                 return match lost {
                     0 => tracing::error!(
+                        event = "without-flash",
                         volume,
-                        "the flash failed; nothing was only there, and the volume goes on without it"
+                        "the flash failed; it held no unwritten data, and the volume continues without it"
                     ),
                     lost => tracing::error!(
+                        event = "without-flash",
                         volume,
-                        lost,
-                        "the flash failed with blocks that no flush was answered for: they cannot be read, and no flush succeeds, until they are \
-                         written anew; the volume goes on without it"
+                        lost_blocks = lost,
+                        "the flash failed with unflushed blocks, and the volume continues without it; until they are rewritten, they cannot be \
+                         read and no flush succeeds"
                     ),
                 };
             }
             Some(Err(error)) => {
-                tracing::error!(volume, %error, "the flash failed, and the volume cannot go on without it");
+                tracing::error!(event = "flash-failed", volume, %error, "the flash failed, and the volume cannot continue without it");
             }
             None => tracing::error!(
+                event = "flash-failed",
                 volume,
-                "the flash failed, and data is only there: writes are refused until the volume is detached"
+                "the flash failed and holds unwritten data: writes are refused until 'flashwise detach'"
             ),
         }
         let mut held = std::mem::take(&mut inner.held);
@@ -286,7 +299,7 @@ impl Volume {
         inner.engine = Box::new(engine);
         inner.state = state;
         if let Err(error) = self.flash.let_go() {
-            tracing::warn!(volume = self.config.name, %error, "the flash stays open until the server ends");
+            tracing::warn!(event = "flash-still-open", volume = self.config.name, %error, "the flash stays open until the server ends");
         }
         let held = std::mem::take(&mut inner.held);
         let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));

@@ -37,10 +37,10 @@ impl Volume {
                     Ok(()) => {}
                     Err(FlashError::Io(_)) if waited => {}
                     Err(FlashError::Io(error)) => {
-                        tracing::error!(volume, %error, "the flash cannot be read: every request fails until it can");
+                        tracing::error!(event = "flash-unreadable", volume, %error, "the flash cannot be read: every request fails until it can");
                     }
                     Err(error) => {
-                        tracing::error!(volume, %error, "the cache is not found again: every request fails until the server is started again");
+                        tracing::error!(event = "cache-not-found", volume, %error, "the cache is not found again: every request fails until a restart");
                     }
                 }
             }

@@ -406,7 +406,7 @@ impl Volume {
             && found > self.size()
             && let Err(error) = self.resize(found)
         {
-            tracing::warn!(volume = self.config.name, %error, "the volume does not follow its backend");
+            tracing::warn!(event = "resize-failed", volume = self.config.name, %error, "the volume does not grow with its backend");
         }
     }
 
@@ -510,7 +510,7 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
         if let Some(end) = pause
             && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, end))
         {
-            tracing::warn!(volume = volume.config.name, %error, "the superblock could not be written");
+            tracing::warn!(event = "superblock-not-written", volume = volume.config.name, %error, "the superblock could not be written");
         }
         if let Some(what_if) = &volume.what_if {
             what_if.catch_up();

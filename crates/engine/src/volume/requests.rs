@@ -165,12 +165,16 @@ impl Volume {
         let health = &mut inner.health[disk];
         let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
         match (health.ended(operation, &completion.result, now), &completion.result) {
-            (Some(Change::Failure), Err(error)) => tracing::warn!(volume, device, %error, "a transfer failed"),
-            (Some(Change::Failed), _) => {
-                let reason = health.failure(now).unwrap_or_default();
-                tracing::error!(volume, device, reason, "the device has failed");
+            (Some(Change::Failure), Err(error)) => {
+                tracing::warn!(event = "transfer-failed", volume, device, %error, "a transfer failed");
             }
-            (Some(Change::Recovered), _) => tracing::warn!(volume, device, "the device works again"),
+            (Some(Change::Failed), _) => {
+                let error = health.failure(now).unwrap_or_default();
+                tracing::error!(event = "device-failed", volume, device, error, "the device has failed");
+            }
+            (Some(Change::Recovered), _) => {
+                tracing::warn!(event = "device-recovered", volume, device, "the device works again");
+            }
             _ => {}
         }
     }

@@ -64,7 +64,12 @@ pub fn find_again(
     if !frozen && failed_units != attachment.superblock().failed_units {
         let units: Vec<u32> = failed_units.iter().map(|failed| failed.unit).collect();
         let path = flash.description();
-        tracing::error!(path, ?units, "erase units of the flash have failed, and are not written any more");
+        tracing::error!(
+            event = "erase-units-failed",
+            path,
+            ?units,
+            "erase units of the flash failed and are no longer written"
+        );
         frozen = attachment.set_failed_units(flash, failed_units).is_err();
     }
     let settled = held.settle(flash).is_ok() && !before.layout.failures.flushes;
@@ -81,10 +86,14 @@ pub fn find_again(
     wlfc.succeed(before.cache());
     if wlfc.is_frozen() && !was_frozen {
         let path = flash.description();
-        tracing::error!(path, "the flash is no longer writable: its blocks can be read, and writes fail");
+        tracing::error!(
+            event = "flash-read-only",
+            path,
+            "the flash is no longer writable: its blocks can be read, and writes fail"
+        );
     }
     if before.layout.waits {
-        tracing::warn!(path = flash.description(), "the flash can be read again");
+        tracing::warn!(event = "flash-readable", path = flash.description(), "the flash can be read again");
     }
     let is_frozen = wlfc.is_frozen();
     let holds_frozen = is_frozen && (!was_frozen || before.layout.holds_frozen);

@@ -298,7 +298,7 @@ impl History {
         }
         let new_events = self.events.lock().take_new();
         if let Err(error) = open.keep(&new, &new_events, now_seconds) {
-            tracing::warn!("the history is not kept any more: {error}");
+            tracing::warn!(event = "history-not-saved", %error, "the history is no longer saved");
             *store = None;
         }
     }

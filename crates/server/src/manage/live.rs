@@ -46,7 +46,7 @@ impl Live {
         let (history, told) = History::kept_in(path, seconds());
         let live = of(history);
         if let Some(told) = told {
-            tracing::warn!("{told}");
+            tracing::warn!(event = "history-not-saved", "{told}");
             live.happened(None, Severity::Warning, told);
         }
         // What is told of earlier runs as well needs to be told apart.
@@ -145,8 +145,8 @@ impl Live {
 
 fn log(about: Option<&str>, text: &str) {
     match about {
-        Some(about) => tracing::info!("{about}: {text}"),
-        None => tracing::info!("{text}"),
+        Some(volume) => tracing::info!(event = "changed", volume, "{text}"),
+        None => tracing::info!(event = "changed", "{text}"),
     }
 }
 

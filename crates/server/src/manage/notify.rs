@@ -86,7 +86,7 @@ impl Notifier {
     pub fn notify(&self, event: &Event) {
         let goes_anywhere = self.options.webhook.is_some() || !self.options.mail.is_empty();
         if event.severity != Severity::Info && goes_anywhere && self.waiting.try_send(event.clone()).is_err() {
-            tracing::warn!("too many alerts wait to be sent; the events have them all");
+            tracing::warn!(event = "alerts-waiting", "too many alerts wait to be sent; the page lists all of them");
         }
     }
 
@@ -116,7 +116,7 @@ impl Notifier {
                 sent.time_seconds = Some(seconds());
                 sent.error = result.err();
                 if let Some(error) = &sent.error {
-                    tracing::warn!("an alert could not be sent to {}: {error}", sent.to);
+                    tracing::warn!(event = "alert-not-sent", receiver = sent.to, error, "an alert could not be sent");
                 }
             }
         }

@@ -8,11 +8,12 @@
 
 mod circles;
 mod errors;
+mod events;
 mod prose;
 mod source;
 mod test_binaries;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -128,6 +129,28 @@ fn no_error_repeats_its_cause() {
     };
     let files = files().into_iter().filter(|path| path.contains("/src/") && path.ends_with(".rs"));
     assert_mended("errors that say their cause twice", &files.flat_map(|path| of(&path)).collect(), TO_BE_MENDED);
+}
+
+/// Logs as JSON are read by programs: each message of the server has an event, and docs/log.md lists its level and fields.
+#[test]
+fn every_message_of_the_server_has_a_documented_event() {
+    const TO_BE_MENDED: &[&str] = &[];
+    let mut events = BTreeMap::new();
+    let mut without = BTreeSet::new();
+    let is_of_server =
+        |path: &str| ["crates/engine/src/", "crates/server/src/"].iter().any(|folder| path.starts_with(folder));
+    for path in files().iter().filter(|path| is_of_server(path) || *path == "crates/cli/src/live/serve.rs") {
+        let text = std::fs::read_to_string(project().join(path)).unwrap();
+        without.extend(events::collect(&text, &mut events).into_iter().map(|call| format!("{path}: {call}")));
+    }
+    assert_mended("messages without an event", &without, TO_BE_MENDED);
+    assert!(events.len() > 50, "{} events are too few to be all", events.len());
+    let documented = events::documented(&std::fs::read_to_string(project().join("docs/log.md")).unwrap());
+    for (event, found) in &events {
+        assert_eq!(documented.get(event), Some(found), "docs/log.md: {event}");
+    }
+    let names: BTreeSet<_> = documented.keys().collect();
+    assert_eq!(names, events.keys().collect(), "docs/log.md has events that no message has");
 }
 
 /// Returns the names in backquotes and the links of a document that look like paths of the project.

@@ -103,7 +103,7 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
     let (initiator, own) = (&agreed.initiator, exports.name_of(&export).unwrap_or_else(|| name.clone()));
     let right = target.access().right(initiator, &own).ok_or(status::AUTHORIZATION_FAILURE)?;
     let unit = target.unit(exports, &name, &export).map_err(|error| {
-        tracing::error!(%error, "a logical unit cannot be opened");
+        tracing::error!(event = "unit-not-opened", export = name, %error, "a logical unit cannot be opened");
         status::OUT_OF_RESOURCES
     })?;
     let port = InitiatorPort { transport_id: names::transport_id(&agreed.initiator, agreed.isid) };

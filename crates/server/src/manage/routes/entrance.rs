@@ -58,14 +58,23 @@ pub async fn guarded(
         }
     };
     let status = response.status();
-    tracing::debug!(%peer, %method, path = uri.path(), status = status.as_u16(), "the API was asked");
+    tracing::debug!(event = "api-request", %peer, %method, path = uri.path(), status = status.as_u16(), "the API was asked");
     if !method.is_safe()
         && !is_dry_run(&uri)
         && let Some(Reason(error)) = response.extensions().get()
         && let Some(times) = guard.refused.lock().count(Instant::now())
     {
         let sender = sender.map_or_else(|| peer.to_string(), |client| client.name);
-        tracing::warn!(times, "{method} {} failed with {}: {error}; asked by {sender}", uri.path(), status.as_u16());
+        tracing::warn!(
+            event = "api-request-failed",
+            %method,
+            path = uri.path(),
+            status = status.as_u16(),
+            error,
+            client = sender,
+            times,
+            "a request to the API failed"
+        );
     }
     response
 }
