@@ -51,7 +51,8 @@ install: ## Install what `make build` made, below DESTDIR and PREFIX (/usr/local
 
 uninstall: ## Remove what was installed, except /etc/flashwise
 	cd "$(DESTDIR)$(PREFIX)" && rm -rf bin/flashwise lib/systemd/system/flashwise.service lib/sysusers.d/flashwise.conf \
-		share/man/man1/flashwise.1.gz share/man/man1/flashwise-*.1.gz share/doc/flashwise share/bash-completion/completions/flashwise \
+		share/man/man1/flashwise.1.gz share/man/man1/flashwise-*.1.gz share/man/man5/flashwise.toml.5.gz \
+		share/man/man8/flashwise-serve.8.gz share/doc/flashwise share/bash-completion/completions/flashwise \
 		share/fish/vendor_completions.d/flashwise.fish share/zsh/site-functions/_flashwise
 
 # The pages of docs/SUMMARY.md, in target/book. Links to files outside of docs become text there.

@@ -56,23 +56,28 @@ pub fn with_groups(mut program: Command) -> Command {
     let commands: Vec<&Command> = program.get_subcommands().filter(|command| !command.is_hide_set()).collect();
     let width = commands.iter().map(|command| command.get_name().len()).max().unwrap_or(0);
     let mut text = String::new();
-    let mut group = |title: &str, commands: &[&Command]| {
+    for (title, commands) in groups(&program) {
         let _ = writeln!(text, "{header}{title}:{header:#}");
         for command in commands {
             let (name, about) = (command.get_name(), command.get_about().map(ToString::to_string).unwrap_or_default());
             let _ = writeln!(text, "  {literal}{name}{literal:#}{:blank$}  {about}", "", blank = width - name.len());
         }
         text.push('\n');
-    };
-    for (title, names) in GROUPS {
-        let of_group = names.iter().filter_map(|name| commands.iter().find(|command| command.get_name() == *name));
-        group(title, &of_group.copied().collect::<Vec<_>>());
     }
-    let is_other = |command: &&&Command| GROUPS.iter().all(|(_, names)| !names.contains(&command.get_name()));
-    group(OTHER_COMMANDS, &commands.iter().filter(is_other).copied().collect::<Vec<_>>());
     program.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}{header}Options:{header:#}\n{{options}}"
     ))
+}
+
+/// Returns the visible commands of the program by group.
+pub fn groups(program: &Command) -> Vec<(&'static str, Vec<&Command>)> {
+    let commands: Vec<&Command> = program.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let find = |name: &&str| commands.iter().find(|command| command.get_name() == *name).copied();
+    let mut groups: Vec<_> =
+        GROUPS.iter().map(|(title, names)| (*title, names.iter().filter_map(find).collect())).collect();
+    let is_other = |command: &&Command| GROUPS.iter().all(|(_, names)| !names.contains(&command.get_name()));
+    groups.push((OTHER_COMMANDS, commands.iter().copied().filter(is_other).collect()));
+    groups
 }
 
 impl Topic {

@@ -50,6 +50,8 @@ fn install_stays_below_its_prefix_and_uninstall_keeps_the_configuration_alone() 
         "bin/flashwise",
         "lib/sysusers.d/flashwise.conf",
         "share/man/man1/flashwise.1.gz",
+        "share/man/man5/flashwise.toml.5.gz",
+        "share/man/man8/flashwise-serve.8.gz",
         "share/bash-completion/completions/flashwise",
         "share/fish/vendor_completions.d/flashwise.fish",
         "share/zsh/site-functions/_flashwise",

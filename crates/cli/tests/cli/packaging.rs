@@ -69,7 +69,8 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
     let inside = tarball.trim_end_matches(".tar.gz");
     for file in [
         "flashwise",
-        "man/flashwise-serve.1.gz",
+        "man/flashwise-serve.8.gz",
+        "man/flashwise.toml.5.gz",
         "completions/bash",
         "README.md",
         "LICENSE-MIT",
@@ -86,6 +87,8 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
         "usr/lib/systemd/system/flashwise.service",
         "usr/lib/sysusers.d/flashwise.conf",
         "usr/share/man/man1/flashwise.1.gz",
+        "usr/share/man/man5/flashwise.toml.5.gz",
+        "usr/share/man/man8/flashwise-serve.8.gz",
         "usr/share/bash-completion/completions/flashwise",
         "usr/share/zsh/vendor-completions/_flashwise",
         "usr/share/fish/vendor_completions.d/flashwise.fish",
@@ -262,9 +265,28 @@ fn every_command_has_a_manual_page_and_is_completed() {
     assert!(commands.len() > 10 && commands.contains(&"simulate"), "{commands:?}");
     let scripts = ["bash", "zsh", "fish"].map(|shell| succeed(folder.path(), &["completions", shell]));
     for command in commands.into_iter().filter(|command| *command != "help") {
-        let page = std::fs::read_to_string(folder.path().join(format!("pages/flashwise-{command}.1"))).unwrap();
+        let section = if command == "serve" { 8 } else { 1 };
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/flashwise-{command}.{section}"))).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{command}");
         assert!(scripts.iter().all(|script| script.contains(command)), "{command}");
+    }
+    let pages = folder.path().join("pages");
+    let names = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name());
+    let lint = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(names).current_dir(&pages).output();
+    assert_eq!(parts(lint.unwrap()), (String::new(), String::new(), 0));
+    for (name, sections) in [
+        ("flashwise.1", &["COMMANDS", "EXAMPLES", "ENVIRONMENT", "FILES", "EXIT STATUS", "SEE ALSO"][..]),
+        ("flashwise-serve.8", &["SIGNALS", "EXAMPLES", "FILES", "EXIT STATUS", "SEE ALSO"]),
+        ("flashwise.toml.5", &["[API]", "[[VOLUME]]", "[[POOL]]", "EXAMPLES", "FILES", "SEE ALSO"]),
+    ] {
+        let source = std::fs::read_to_string(pages.join(name)).unwrap();
+        let headings: Vec<&str> =
+            source.lines().filter_map(|line| Some(line.strip_prefix(".SH ")?.trim_matches('"'))).collect();
+        assert!(sections.iter().all(|section| headings.contains(section)), "{name}: {headings:?}");
+    }
+    let configuration = std::fs::read_to_string(pages.join("flashwise.toml.5")).unwrap();
+    for key in ["listen", "token\\-file", "memory\\-max", "policy", "dirty\\-high", "disks"] {
+        assert!(configuration.contains(&format!("\n\\fB{key}\\fR = ")), "{key}");
     }
     // A shell understands its script.
     std::fs::write(folder.path().join("completions"), &scripts[0]).unwrap();
