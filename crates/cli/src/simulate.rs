@@ -94,7 +94,7 @@ pub struct Simulate {
     /// field job of a row: policy=larc size=10%. Its rows are those that the options would give.
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// Print the jobs that the options describe, one JSON object a line, and run none
+    /// Print the jobs of the options as lines of JSON, and run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
     /// Number of threads [default: one per core]

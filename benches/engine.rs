@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flashwise_benches::thread_seconds;
 use flashwise_core::cache::{Config, LogCache, Mode};
 use flashwise_core::checksum::crc32c;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
@@ -22,9 +23,7 @@ const RUNS: usize = 5;
 
 /// Returns the processor time of this thread in nanoseconds.
 fn thread_ns() -> f64 {
-    // proc(5), /proc/PID/schedstat: the first field is time on the processor in nanoseconds.
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0.0)
+    1e9 * thread_seconds()
 }
 
 struct World {
