@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::options::OptionError;
 use flashwise_core::policy::Spec;
-use flashwise_core::quantity::{ByteSize, Duration, Share};
+use flashwise_core::quantity::{Duration, Share};
 use flashwise_device::offers::{Catalogue, EXAMPLE};
 use flashwise_report::advice::render_advice;
 use flashwise_sim::advise::{
@@ -16,7 +17,6 @@ use flashwise_sim::advise::{
 use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
 use flashwise_trace::error::TraceError;
-use flashwise_trace::human;
 use flashwise_trace::output::write_whole;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::info::Info;
@@ -290,20 +290,17 @@ fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency:
     let row = |(kind, cache): (&str, &AdvisedCache)| {
         let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
         let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), human::years);
-        let wait = |us: f64| match us.round() as u64 {
-            0 => "< 1 us".to_owned(),
-            us => human::duration(us),
-        };
+        let wait = |us: f64| if us < 0.5 { "< 1 us".to_owned() } else { human::duration(us) };
         vec![
             kind.to_owned(),
             format!("{number}{}", cache.device),
             human::bytes(cache.size_bytes as f64),
-            ByteSize::new(cache.ram_bytes).to_string(),
+            human::bytes(cache.ram_bytes as f64),
             cache.policy.clone(),
             cache.admission.clone(),
             cache.write_mode.trim_start_matches("write-").to_owned(),
-            Share::new(cache.over_provision).unwrap_or_default().to_string(),
-            format!("{:.2}", cache.cost),
+            human::percent(cache.over_provision),
+            human::number(cache.cost),
             wait(cache.latency_mean_us),
             cache.latency_worst_us.map_or_else(|| "-".to_owned(), wait),
             years,

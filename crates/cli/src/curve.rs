@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::options::OptionError;
 use flashwise_core::policy::Spec;
 use flashwise_report::curve::Curves;
@@ -13,7 +14,6 @@ use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
-use flashwise_trace::human;
 use flashwise_trace::output::write_whole;
 use flashwise_trace::tools::curve::{LruCurvePass, working_sets};
 use flashwise_trace::tools::info::Info;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flashwise_core::filter::Filter;
+use flashwise_core::human;
 use flashwise_core::quantity::{Duration, QuantityError};
 use flashwise_sim::size::parse_block_size;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::formats::FormatSpec;
-use flashwise_trace::human;
 use flashwise_trace::normalised::times::Times;
 use flashwise_trace::normalised::trace::{Accesses, Description, Trace};
 use flashwise_trace::normalised::{self, Settings};

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::tiers::{Array, Tier};
 use flashwise_device::flash::Profile as Flash;
 use flashwise_device::{About, ArrayError, Profile, devices, tier_of_option};
 use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};
-use flashwise_trace::human;
 
 use crate::failure::Misuse;
 use crate::listing;
@@ -101,29 +101,19 @@ fn shown(figures: &[Figures]) -> String {
     let mut row = |name: &str, show: &dyn Fn(&Figures) -> String| {
         table.add_row(std::iter::once(name.to_owned()).chain(figures.iter().map(show)));
     };
-    row("cache: writes per cell and second", &|figures| rate(figures.cache_write_rate));
-    row("storage: writes per cell and second", &|figures| rate(figures.storage_write_rate));
-    row("cache: endurance used per second", &|figures| rate(figures.cache_wear_rate));
-    row("storage: endurance used per second", &|figures| rate(figures.storage_wear_rate));
+    row("cache: writes per cell and second", &|figures| human::number(figures.cache_write_rate));
+    row("storage: writes per cell and second", &|figures| human::number(figures.storage_write_rate));
+    row("cache: endurance used per second", &|figures| human::number(figures.cache_wear_rate));
+    row("storage: endurance used per second", &|figures| human::number(figures.storage_wear_rate));
     row("cache: lifetime in years", &|figures| human::years(figures.cache_lifetime_years));
     row("storage: lifetime in years", &|figures| human::years(figures.storage_lifetime_years));
     row("lifetime in years", &|figures| human::years(figures.lifetime_years));
-    row("latency of a byte in ms", &|figures| milliseconds(figures.latency_mean_us));
+    row("latency of a byte", &|figures| human::duration(figures.latency_mean_us));
     if figures.iter().any(|figures| figures.latency_request_mean_us.is_some()) {
-        row("latency of a request in ms", &|figures| {
-            figures.latency_request_mean_us.map_or("-".to_owned(), milliseconds)
-        });
+        row("latency of a request", &|figures| figures.latency_request_mean_us.map_or("-".to_owned(), human::duration));
     }
-    row("latency over lifetime in ms per year", &|figures| milliseconds(figures.latency_over_lifetime));
+    row("latency over lifetime, per year", &|figures| human::duration(figures.latency_over_lifetime));
     table.trim_fmt()
-}
-
-fn rate(rate: f64) -> String {
-    format!("{rate:.2e}")
-}
-
-fn milliseconds(us: f64) -> String {
-    format!("{:.3}", us / 1e3)
 }
 
 /// Lists the figures of a device under the keys of a file; `drives` are the devices that are known as whole drives.

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
 use flashwise_sim::columns::about;
@@ -14,7 +15,6 @@ use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
-use flashwise_trace::human;
 use flashwise_trace::output::write_whole;
 
 use crate::cache::CacheOptions;
@@ -185,7 +185,7 @@ fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {
             human::bytes(point.ram_bytes as f64),
             human::percent(point.rhr),
             human::count(point.erasures),
-            point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| rate(point.caveat.as_deref(), format!("{epbpd:.2}"))),
+            point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| rate(point.caveat.as_deref(), human::number(epbpd))),
             human::count(point.flash_writes_blocks),
             if point.frontier { "*".to_owned() } else { String::new() },
         ]);

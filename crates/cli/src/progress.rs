@@ -70,7 +70,7 @@ impl Progress for Bar {
     }
 
     fn ends_early(&self, path: &str, rows: u64) {
-        let rows = flashwise_trace::human::count(rows);
+        let rows = flashwise_core::human::count(rows);
         self.0.suspend(|| warning!("{path}: the end is missing, as after a server was killed; {rows} rows were read"));
     }
 }

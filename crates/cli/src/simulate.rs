@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::options::OptionError;
 use flashwise_core::quantity::Share;
 use flashwise_report::Report;
@@ -18,7 +19,6 @@ use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
-use flashwise_trace::human;
 use flashwise_trace::output::{check_appendable, is_stream, write_whole};
 use flashwise_trace::request_file::RequestFile;
 
@@ -211,7 +211,11 @@ impl Simulate {
                 rows.extend(more);
             }
             let runs = human::counted(runs_count as u64, "run");
-            detail!("{runs} took {:.2} s on {} threads", began.elapsed().as_secs_f64(), rayon::current_num_threads());
+            detail!(
+                "{runs} took {} on {} threads",
+                human::seconds(began.elapsed().as_secs_f64()),
+                rayon::current_num_threads()
+            );
             traces = opened;
         }
         Ok(Done { jobs, before, asked, traces, rows })

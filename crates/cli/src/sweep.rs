@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
+use flashwise_core::human;
 use flashwise_report::sweep::render_sweep;
 use flashwise_sim::sampling::takes_whole_trace;
 use flashwise_sim::sweep::{Found, Plan, PlanError, Rows, Shard, SweepError, Task, rows};
-use flashwise_trace::human;
 use flashwise_trace::output::{name_of, write_whole};
 use flashwise_trace::progress::Progress;
 use tracing::Level;

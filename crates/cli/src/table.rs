@@ -6,11 +6,11 @@ mod screen;
 use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use flashwise_core::human;
 use flashwise_core::policy::min;
 use flashwise_sim::columns::{About, Cell, Head, Show};
 use flashwise_sim::results::{Cells, ResultRow, columns_of};
 use flashwise_sim::sampling::SampleFigures;
-use flashwise_trace::human;
 
 use crate::fit;
 pub use brief::brief;
@@ -61,7 +61,7 @@ pub fn results(rows: &[ResultRow]) -> String {
         header.push("of best");
         for (line, row) in lines.iter_mut().zip(rows) {
             line.push(match best.get(&part_of(row)) {
-                Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
+                Some(&best) if best > 0 => human::percent(row.hits as f64 / best as f64),
                 _ => "-".to_owned(),
             });
         }
@@ -91,26 +91,21 @@ fn is_without_names(column: &Cells) -> bool {
 
 /// Formats a cell for tables.
 fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
-    let real = |value: f64, digits: u8| match value.is_finite() {
-        true => format!("{value:.*}", usize::from(digits)),
-        false => "unlimited".to_owned(),
-    };
     match (cell, head.show) {
         (Cell::Text(Some(name)), _) if !name.is_empty() => name.clone(),
         (Cell::Text(_), _) => "none".to_owned(),
         (Cell::Count(Some(blocks)), Show::Bytes) => human::bytes((blocks * row.block_size_bytes) as f64),
         (Cell::Count(Some(bytes)), _) if about.unit == "bytes" => human::bytes(*bytes as f64),
         (Cell::Count(Some(count)), _) => human::count(*count),
-        (Cell::Ratio(Some(value)), _) if value.is_nan() => "-".to_owned(),
-        (Cell::Ratio(Some(share)), Show::ByUnit) if about.unit == "share" => human::percent(*share),
-        (Cell::Ratio(Some(value)), Show::Digits(0)) if value.is_finite() => human::count(value.round() as u64),
-        (Cell::Ratio(Some(value)), Show::Digits(digits)) => real(*value, digits),
-        (Cell::Ratio(Some(value)), Show::Exponent) => format!("{value:.2e}"),
-        (Cell::Ratio(Some(value)), Show::Rate) if about.unit == "years" => {
-            rate(row.caveat.as_deref(), human::years(*value))
+        (Cell::Ratio(Some(value)), show) => {
+            let text = match about.unit {
+                "share" => human::percent(*value),
+                "us" => human::duration(*value),
+                "years" => human::years(*value),
+                _ => human::number(*value),
+            };
+            if show == Show::Rate { rate(row.caveat.as_deref(), text) } else { text }
         }
-        (Cell::Ratio(Some(value)), Show::Rate) => rate(row.caveat.as_deref(), real(*value, 2)),
-        (Cell::Ratio(Some(value)), _) => real(*value, 2),
         (Cell::Count(None) | Cell::Ratio(None), _) => "-".to_owned(),
     }
 }

@@ -22,6 +22,7 @@ pub mod directory;
 pub mod filter;
 pub mod format;
 pub mod frames;
+pub mod human;
 pub mod index;
 pub mod layout;
 pub mod lists;

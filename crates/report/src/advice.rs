@@ -8,7 +8,7 @@ use super::certainty::Certainty;
 use super::charts::{Chart, Mark, Series};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::Looks;
-use super::numbers::{bytes, percent, shortest};
+use super::numbers::{bytes, duration, lifetime, number, percent};
 use super::scales::linear;
 use super::table::{Figure, Picture, Table};
 use super::{Page, ReportError, SectionView, look, numbers, page, policies, summary};
@@ -29,8 +29,7 @@ const TARGET_FAR: f64 = 5.0;
 /// None that the advice could cause.
 pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
     let (chart, told) = latencies(advice);
-    let cost =
-        advice.cache.as_ref().map(|cache| (cache.cost, format!("{} {}", shortest(cache.cost, 2), advice.currency)));
+    let cost = advice.cache.as_ref().map(|cache| (cache.cost, format!("{} {}", number(cache.cost), advice.currency)));
     let mark = cost.as_ref().map(|(cost, text)| Mark { x: *cost, text: text.trim_end() });
     let (wide, narrow) = chart.inline_told(mark, &told);
     let answer = Answer {
@@ -168,9 +167,9 @@ fn chart(
         .iter()
         .filter_map(|run| Some((point(kind(run), run.cost, value(run)?), told(run, currency))))
         .collect();
-    let cost = shortest(advice.no_cache.cost, 2);
+    let cost = number(advice.no_cache.cost);
     all.extend(alone.map(|alone| {
-        let told = format!("The storage alone, without a cache, for {cost} {currency}: {} ms", shortest(alone, 3));
+        let told = format!("The storage alone, without a cache, for {cost} {currency}: {}", wait(alone * 1000.0));
         (point(ALONE, advice.no_cache.cost, alone), told)
     }));
     let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
@@ -184,7 +183,7 @@ fn chart(
     if let Some(target) = target {
         let points = vec![(x.min, target), (x.max, target)];
         series.insert(0, Series { name: TARGET.to_owned(), look: look::OTHER, points });
-        told.insert(0, format!("The target: {} {}", shortest(target, 3), of.unit));
+        told.insert(0, format!("The target: {} {}", number(target), of.unit));
     }
     let chart = Chart {
         id: of.id.to_owned(),
@@ -201,12 +200,12 @@ fn chart(
 /// What is told of a cache that is pointed at.
 fn told(run: &AdvisedCache, currency: &str) -> String {
     let rule = if rule(run).is_empty() { String::new() } else { format!(" behind {}", run.admission) };
-    let (latency, hits) = (in_ms(run.latency_mean_us), percent(run.hit_ratio));
+    let (latency, hits) = (wait(run.latency_mean_us), percent(run.hit_ratio));
     format!(
-        "{} with {} of RAM for {} {currency}: {latency} ms, years: {}, hits: {hits}; {}{rule}, {}, {} kept free",
+        "{} with {} of RAM for {} {currency}: {latency}, years: {}, hits: {hits}; {}{rule}, {}, {} kept free",
         device(run),
         bytes(run.ram_bytes),
-        shortest(run.cost, 2),
+        number(run.cost),
         years(run),
         run.policy,
         run.write_mode,
@@ -214,9 +213,9 @@ fn told(run: &AdvisedCache, currency: &str) -> String {
     )
 }
 
-/// A latency in milliseconds. What RAM answers takes no time of a device, and yet some.
-fn in_ms(us: f64) -> String {
-    if us < 0.5 { "< 0.001".to_owned() } else { shortest(us / 1000.0, 3) }
+/// A latency. Requests that RAM answers take no time of a device, but some time.
+fn wait(us: f64) -> String {
+    if us < 0.5 { "< 1 us".to_owned() } else { duration(us) }
 }
 
 /// How many years its flash lasts.
@@ -228,8 +227,7 @@ fn years(run: &AdvisedCache) -> String {
 }
 
 fn caption(advice: &Advice) -> String {
-    let target =
-        advice.targets.latency_us.map(|us| format!(" The level line is the target, {} ms.", shortest(us / 1000.0, 3)));
+    let target = advice.targets.latency_us.map(|us| format!(" The level line is the target, {}.", duration(us)));
     format!("What each cache that was run costs, and how long a request waits with it.{}", target.unwrap_or_default())
 }
 
@@ -241,8 +239,8 @@ const HEADS: [&str; 11] = [
     "Write mode",
     "Kept free",
     "Cost",
-    "Mean wait\nin ms",
-    "Worst wait\nin ms",
+    "Mean wait",
+    "Worst wait",
     "Lifetime\nin years",
     "Hits",
 ];
@@ -255,9 +253,9 @@ fn cells(run: &AdvisedCache) -> Vec<String> {
         run.admission.clone(),
         run.write_mode.clone(),
         percent(run.over_provision),
-        shortest(run.cost, 2),
-        in_ms(run.latency_mean_us),
-        run.latency_worst_us.map_or_else(|| "unknown".to_owned(), in_ms),
+        number(run.cost),
+        wait(run.latency_mean_us),
+        run.latency_worst_us.map_or_else(|| "unknown".to_owned(), wait),
         years(run),
         percent(run.hit_ratio),
     ]
@@ -294,7 +292,7 @@ fn all(advice: &Advice) -> Figure {
         table.push(device(run), cells(run));
     }
     let years = advice.targets.years;
-    let years = (years > 0.0).then(|| format!(" The level line is the target, {} years.", shortest(years, 2)));
+    let years = (years > 0.0).then(|| format!(" The level line is the target, {}.", lifetime(years)));
     let caption =
         format!("{} of {} caches were run exactly.{}", advice.runs.len(), advice.caches, years.unwrap_or_default());
     let (chart, told) = lifetimes(advice);

@@ -15,9 +15,7 @@ use super::decision;
 use super::facts::{Fact, facts};
 use super::figures::{NOT_RUN, Subject};
 use super::grid::{Grid, GridSize};
-use super::numbers::{
-    about_percent, about_points, bytes, count, counted, percent, shortest, written, years as in_table,
-};
+use super::numbers::{bytes, count, counted, lifetime, number, percent, points, years as in_table};
 use super::purchase::{PRICES, Purchase};
 use super::rows::rule;
 use super::table::{Picture, Table};
@@ -88,14 +86,6 @@ fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
     bears / flash_bytes_per_day / YEAR_DAYS
 }
 
-/// A number of years as sentences have it.
-pub fn in_years(years: f64) -> String {
-    match years {
-        years if years >= 100.0 => "more than a century".to_owned(),
-        years => format!("{} years", written(years)),
-    }
-}
-
 /// A run as the head of a column: its policy, and the rule that it is behind.
 fn named(row: &ResultRow) -> String {
     match rule(row) {
@@ -135,7 +125,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
     if let Some(sentences) = sentences {
         return plain(sentences);
     }
-    let again = about_percent(section.info.reaccess_ratio);
+    let again = percent(section.info.reaccess_ratio);
     if section.rows.is_empty() {
         let most =
             format!("{again} of the accesses are to a block accessed before, which is the most that a cache can hit.");
@@ -267,7 +257,7 @@ impl<'a> Reading<'a> {
             return format!("{few} {} for {}. Use {}", flash.name, flash.price(), self.what());
         };
         let holds = format!("{few} {} for {}: it holds all {}", whole.name, whole.price(), bytes(self.touched_bytes));
-        let reads = about_percent(self.section.info.read_reaccess_ratio);
+        let reads = percent(self.section.info.read_reaccess_ratio);
         let beside = Purchase::flash(self.touched_bytes);
         match (whole.is_ram(), self.section.info.writes) {
             (false, _) => format!("{holds} that the trace touches, and {again} of the accesses hit with lru."),
@@ -297,9 +287,9 @@ impl<'a> Reading<'a> {
             None => format!("{} of it for the cache", bytes(self.choice.size.bytes)),
         };
         let hits = match &self.whole {
-            Some(whole) if whole.is_ram() => (about_percent(info.read_reaccess_ratio), "of the reads"),
+            Some(whole) if whole.is_ram() => (percent(info.read_reaccess_ratio), "of the reads"),
             Some(_) => (again.to_owned(), "of the accesses"),
-            None => (about_percent(self.own().hit_ratio), "of the accesses"),
+            None => (percent(self.own().hit_ratio), "of the accesses"),
         };
         // With every block on flash, each write and each first read is written to it.
         let first_reads = self.section.reuse.reads.first_accesses;
@@ -311,7 +301,7 @@ impl<'a> Reading<'a> {
         };
         let lasts = match (bought.endurance_bytes, per_day) {
             (None, _) => ("no wear".to_owned(), "RAM"),
-            (Some(endurance), Some(per_day)) => (in_years(endurance / per_day / YEAR_DAYS), "until its rated writes"),
+            (Some(endurance), Some(per_day)) => (lifetime(endurance / per_day / YEAR_DAYS), "until its rated writes"),
             (Some(_), None) => ("unknown".to_owned(), "the trace has no times"),
         };
         facts(bought, &holds, (&hits.0, hits.1), (&lasts.0, lasts.1), certainty)
@@ -324,7 +314,7 @@ impl<'a> Reading<'a> {
         }
         let bound = match self.bound() {
             Some(bound) if bound.hits > 0 => {
-                format!("; MIN, which knows the future, hits {}", about_percent(bound.hit_ratio))
+                format!("; MIN, which knows the future, hits {}", percent(bound.hit_ratio))
             }
             Some(_) => ", and neither does MIN, which knows the future".to_owned(),
             None => String::new(),
@@ -346,7 +336,7 @@ impl<'a> Reading<'a> {
             String::new()
         };
         let beside = |other: Option<&ResultRow>, name: &str, verb: &str| {
-            other.map(|other| format!("{name}{verb} {}", about_percent(other.hit_ratio)))
+            other.map(|other| format!("{name}{verb} {}", percent(other.hit_ratio)))
         };
         let beside: Vec<String> = [beside(self.lru(), "lru", " serves"), beside(self.bound(), "the best possible", "")]
             .into_iter()
@@ -361,7 +351,7 @@ impl<'a> Reading<'a> {
             _ => format!("; {} leads at {} of {sizes} sizes", leader.0, leader.1),
         };
         let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
-        let serves = about_percent(self.own().hit_ratio);
+        let serves = percent(self.own().hit_ratio);
         format!("{}{given} and run {runs}{behind}: it serves {serves} of the accesses{beside}{led}.", size.named())
     }
 
@@ -381,7 +371,7 @@ impl<'a> Reading<'a> {
                 } else {
                     "Beyond that, flash brings less a byte than a cache of every block does on average"
                 };
-                let (points, of_each) = (about_points(gain.max(0.0)), about_percent(of_each.max(0.0)));
+                let (points, of_each) = (points(gain.max(0.0)), percent(of_each.max(0.0)));
                 format!(
                     "{bends}: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a byte as the step before",
                     bytes(added),
@@ -399,7 +389,7 @@ impl<'a> Reading<'a> {
                 let alone = self.row_of(&rule.policy, self.choice.size).map_or(0, |alone| alone.flash_writes_blocks);
                 let saved = 1.0 - rule.flash_writes_blocks as f64 / alone.max(1) as f64;
                 match saved > 0.0 {
-                    true => format!(", and the rule saves {} of the flash writes", about_percent(saved)),
+                    true => format!(", and the rule saves {} of the flash writes", percent(saved)),
                     false => String::new(),
                 }
             }
@@ -407,8 +397,8 @@ impl<'a> Reading<'a> {
                 "; an admission rule {}: {} would serve {} with {} of the flash writes",
                 if self.keeps_hits(next) { "saves little" } else { "would trade hits for flash writes" },
                 next.admission.as_deref().unwrap_or_default(),
-                about_percent(next.hit_ratio),
-                about_percent(1.0 - self.saved(next))
+                percent(next.hit_ratio),
+                percent(1.0 - self.saved(next))
             ),
             (None, _) => String::new(),
         };
@@ -424,7 +414,7 @@ impl<'a> Reading<'a> {
     fn cost(&self) -> String {
         let sparing = self.choice.sparing;
         let row = self.own();
-        let share = |hits: u64, all: u64| about_percent(hits as f64 / all.max(1) as f64);
+        let share = |hits: u64, all: u64| percent(hits as f64 / all.max(1) as f64);
         let reads = format!("{} of the reads", share(row.read_hits, row.reads));
         let writes = format!("{} of the writes, if they are written back later,", share(row.write_hits, row.writes));
         let saved = match (row.reads, row.writes) {
@@ -452,19 +442,19 @@ impl<'a> Reading<'a> {
         let other = sparing.or(alone).filter(is_trade).or_else(|| self.lru().filter(is_trade));
         let beside = |row: Option<&ResultRow>| {
             let row = row?;
-            let of = about_percent(row.flash_writes_blocks as f64 / own_writes);
+            let of = percent(row.flash_writes_blocks as f64 / own_writes);
             Some(format!(
                 "; {} writes {of} of that, serves {} and lets it last {}",
                 row.policy,
-                about_percent(row.hit_ratio),
-                in_years(wear(row)?.0)
+                percent(row.hit_ratio),
+                lifetime(wear(row)?.0)
             ))
         };
         format!(
             "It keeps {saved} from the disks and writes {} a day to flash, which {} bears for {}{}.",
             bytes(per_day as u64),
             self.flash.name,
-            in_years(own),
+            lifetime(own),
             beside(other).unwrap_or_default()
         )
     }
@@ -502,8 +492,8 @@ impl<'a> Reading<'a> {
                     best.policy.clone(),
                     percent(best.hit_ratio),
                     own.map_or_else(|| NOT_RUN.to_owned(), |own| percent(own.hit_ratio)),
-                    shortest(gain, 1),
-                    written(of_unit),
+                    number(gain),
+                    number(of_unit),
                     per_day,
                 ],
             );
@@ -527,13 +517,13 @@ impl<'a> Reading<'a> {
             columns,
         );
         for drive in drives() {
-            let number = number_of(&drive, size.bytes);
+            let drives = number_of(&drive, size.bytes);
             let rated = drive.device.endurance_cycles / 365.0 / 5.0;
-            let mut cells = vec![count(number as u64), shortest(rated, 2)];
+            let mut cells = vec![count(drives as u64), number(rated)];
             for row in &rows {
-                let all = (number * drive.device.capacity_bytes) as u64;
+                let all = (drives * drive.device.capacity_bytes) as u64;
                 let writes = drive_writes_per_day(row.flash_bytes_written, all, (days * 86_400e6) as u64);
-                cells.push(writes.map_or_else(|| "none".to_owned(), written));
+                cells.push(writes.map_or_else(|| "none".to_owned(), number));
                 let per_day = self.per_day(row);
                 cells.push(
                     per_day.map_or_else(|| "unlimited".to_owned(), |day| in_table(years(&drive, size.bytes, day))),

@@ -1,9 +1,9 @@
 //! What to buy for many traces: three sentences, a picture with a row for each trace, and a table.
 
-use super::answer::{Answer, Recommended, in_years};
+use super::answer::{Answer, Recommended};
 use super::charts::{Chart, Series};
 use super::look::Looks;
-use super::numbers::{about_percent, bytes, count, counted, percent, years};
+use super::numbers::{bytes, count, counted, lifetime, percent, years};
 use super::rows::file_name;
 use super::scales::{categories, linear};
 use super::table::{Picture, Table};
@@ -49,7 +49,7 @@ pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
     );
     let mean = |of: fn(&Recommended) -> Option<f64>| {
         let values: Option<Vec<f64>> = worth.iter().map(|(_, own)| of(own)).collect();
-        values.map(|values| about_percent(values.iter().sum::<f64>() / values.len() as f64))
+        values.map(|values| percent(values.iter().sum::<f64>() / values.len() as f64))
     };
     let beside = [("lru", mean(|own| own.lru)), ("the best possible", mean(|own| own.bound))];
     let beside: Vec<_> = beside.into_iter().filter_map(|(name, mean)| Some(format!("{name} {}", mean?))).collect();
@@ -62,7 +62,7 @@ pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
     let worn = worn.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(years, name)| {
         format!(
             "The flash wears out fastest on {name}: a drive of 1 TB that is rated for 1,380 TB lasts {} there.",
-            in_years(years)
+            lifetime(years)
         )
     });
     [Some(what), Some(why), worn].into_iter().flatten().collect()
@@ -137,7 +137,7 @@ pub fn table(traces: &[(&Info, &Answer)]) -> Table {
     let mut table = Table::new(caption, heads);
     for (info, answer) in traces {
         let working_set = bytes(info.unique_blocks.saturating_mul(info.block_size_bytes));
-        let mut cells = vec![count(info.accesses), working_set, about_percent(info.reaccess_ratio)];
+        let mut cells = vec![count(info.accesses), working_set, percent(info.reaccess_ratio)];
         let own = |column: &&Column| match &answer.recommended {
             Some(own) => (column.1)(own).unwrap_or_else(|| "unknown".to_owned()),
             None => String::new(),

@@ -5,7 +5,7 @@ use super::charts::{Chart, Series};
 use super::figures::{NUMBERS_FOLLOW, Subject, figure};
 use super::grid::GridSize;
 use super::look::Looks;
-use super::numbers::percent;
+use super::numbers::{duration, percent, shortest};
 use super::scales::{categories, linear};
 use super::table::{Figure, Table};
 use flashwise_sim::array::ArrayEpoch;
@@ -95,10 +95,9 @@ fn latency(subject: &Subject, size: GridSize, rows: &[&ResultRow]) -> Option<Fig
     };
     let mut table = Table::new(&title, ["Seconds"].into_iter().chain(rows.iter().map(|row| &row.policy[..])));
     for (at, epoch) in longest.iter().enumerate() {
-        let cell = |row: &&ResultRow| {
-            drawn(row).get(at).map_or_else(String::new, |epoch| format!("{:.0}", epoch.latency_mean_us))
-        };
-        table.push(format!("{:.1}", epoch.start_s), rows.iter().map(cell).collect());
+        let cell =
+            |row: &&ResultRow| drawn(row).get(at).map_or_else(String::new, |epoch| duration(epoch.latency_mean_us));
+        table.push(shortest(epoch.start_s, 1), rows.iter().map(cell).collect());
     }
     let caption = "Latency over time: how long a block access waits on average.".to_owned();
     Some(Figure { caption, open: false, ..figure(&chart, table) })
@@ -140,7 +139,7 @@ fn shares(id: &str, row: &ResultRow, lines: &[Share], caption: String) -> Figure
     let mut table = Table::new(&title, ["Seconds"].into_iter().chain(lines.iter().map(|line| line.0)));
     for epoch in &epochs {
         let cell = |line: &Share| share(line, epoch).map_or_else(|| "none yet".to_owned(), percent);
-        table.push(format!("{:.1}", epoch.start_s), lines.iter().map(cell).collect());
+        table.push(shortest(epoch.start_s, 1), lines.iter().map(cell).collect());
     }
     Figure { caption, open: false, ..figure(&chart, table) }
 }
@@ -178,7 +177,7 @@ fn policies(id: &str, row: &ResultRow) -> Figure {
         row.epochs.iter().step_by(every).filter_map(|epoch: &Epoch| Some((epoch, epoch.array.as_ref()?)))
     {
         let policy = of_array.chosen_policy.clone().unwrap_or_else(|| "none yet".to_owned());
-        table.push(format!("{:.1}", of_array.start_s), vec![policy, percent(epoch.hit_ratio)]);
+        table.push(shortest(of_array.start_s, 1), vec![policy, percent(epoch.hit_ratio)]);
     }
     let caption = format!("{}: which policy was the best by its shadow caches.", row.policy);
     Figure { caption, open: false, ..figure(&chart, table) }

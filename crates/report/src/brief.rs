@@ -4,7 +4,7 @@ use flashwise_sim::results::ResultRow;
 
 use super::choice::Choice;
 use super::grid::{Grid, GridPolicy};
-use super::numbers::{about_percent, bytes};
+use super::numbers::{bytes, percent};
 
 /// Policies that are always shown.
 const SHOWN: [&str; 2] = ["lru", "larc"];
@@ -58,22 +58,22 @@ fn sentences(grid: &Grid, choice: &Choice) -> Vec<String> {
         row.policy,
         size.given,
         bytes(size.bytes),
-        about_percent(row.hit_ratio)
+        percent(row.hit_ratio)
     );
     let written = |row: &ResultRow| bytes(row.flash_writes_blocks.saturating_mul(row.block_size_bytes));
     let of_lru = at("lru").filter(|lru| lru.policy != row.policy && lru.flash_writes_blocks > 0).map(|lru| {
         let share = row.flash_writes_blocks as f64 / lru.flash_writes_blocks as f64;
-        format!(", {} of what lru writes", about_percent(share))
+        format!(", {} of what lru writes", percent(share))
     });
     let sparing = choice
         .sparing
-        .map(|row| format!("; {} hits {} and writes {}", row.policy, about_percent(row.hit_ratio), written(row)));
+        .map(|row| format!("; {} hits {} and writes {}", row.policy, percent(row.hit_ratio), written(row)));
     let second =
         format!("It writes {} to flash{}{}.", written(row), of_lru.unwrap_or_default(), sparing.unwrap_or_default());
     let best = grid.bound().and_then(|bound| grid.row(bound, *size));
     let third = match best {
         Some(best) => {
-            format!("The best possible policy ({}) hits {} at that size.", best.policy, about_percent(best.hit_ratio))
+            format!("The best possible policy ({}) hits {} at that size.", best.policy, percent(best.hit_ratio))
         }
         None => format!("{} has the most hits at {} of {} sizes.", choice.leader.0, choice.leader.1, grid.sizes.len()),
     };

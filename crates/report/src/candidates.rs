@@ -5,7 +5,7 @@ use flashwise_core::admission::Spec;
 use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
 use super::look::Looks;
-use super::numbers::written;
+use super::numbers::{self, percent};
 use super::rows::{file_name, rule};
 use super::scales::{categories, linear};
 use super::table::{Figure, Table};
@@ -45,9 +45,9 @@ impl Objective {
     fn write(&self, cost: f64) -> String {
         let value = self.sign * cost;
         match self.about.unit {
-            "share" => super::numbers::percent(value),
-            "years" => super::numbers::years(value),
-            _ => written(value),
+            "share" => percent(value),
+            "years" => numbers::years(value),
+            _ => numbers::number(value),
         }
     }
 }
@@ -133,10 +133,10 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
                 table.push(*name, vec![NOT_RUN.to_owned(); 7]);
                 continue;
             };
-            let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| format!("{:.1}%", share * 100.0));
+            let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| percent(share));
             let (best, worst) = (&standing.best, &standing.worst);
             let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(|cost| objective.write(cost));
-            let times = standing.times_worse().map_or_else(|| "-".to_owned(), |times| format!("{times:.3}"));
+            let times = standing.times_worse().map_or_else(|| "-".to_owned(), numbers::number);
             table.push(*name, vec![share, times, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
         }
         let worst = standings.iter().flatten().filter_map(Standing::times_worse).reduce(f64::max);
@@ -156,7 +156,7 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             "The position of {label} between the best and the worst of its candidate policies, in {}. Similar candidates make small differences \
              look large, and one very bad candidate makes large ones look small. The table has how many times worse than the best it is{}.",
             objective.name(),
-            worst.map_or_else(String::new, |worst| format!(", {worst:.3} at most"))
+            worst.map_or_else(String::new, |worst| format!(", {} at most", numbers::number(worst)))
         );
         Some(Figure { caption, ..figure(&chart, table) })
     });

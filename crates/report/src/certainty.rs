@@ -1,6 +1,6 @@
 //! Certainty of an answer: the length of the trace, the warm-up, and the agreement between parts of the trace.
 
-use super::numbers::{about_percent, count, counted, duration, percent};
+use super::numbers::{count, counted, duration, percent};
 use flashwise_core::policy::Spec;
 use flashwise_sim::checks::Checks;
 use flashwise_sim::results::ResultRow;
@@ -28,14 +28,14 @@ pub fn of(info: &Info, rows: &[ResultRow], row: Option<&ResultRow>, checks: Opti
     let length = match days {
         None => format!("{accesses}, without times: there are no figures per day or in years"),
         Some(_) if info.duration_us as f64 >= 86_400e6 * DAYS[1] => {
-            format!("{accesses} in {}", duration(info.duration_us))
+            format!("{accesses} in {}", duration(info.duration_us as f64))
         }
         Some(days) if days >= DAYS[0] => {
-            format!("{accesses} in {}: weekly events may be missing", duration(info.duration_us))
+            format!("{accesses} in {}: weekly events may be missing", duration(info.duration_us as f64))
         }
         Some(_) => format!(
             "{accesses} in {}: figures per day and in years are extrapolated, and daily events are missing",
-            duration(info.duration_us)
+            duration(info.duration_us as f64)
         ),
     };
     let mut reasons = vec![("Trace", length)];
@@ -61,7 +61,7 @@ fn warmup(row: &ResultRow) -> String {
         return "none: the cache starts empty, and the trace ends before it is full".to_owned();
     }
     let filling = row.capacity_blocks.min(row.accesses) as f64 / row.accesses.max(1) as f64;
-    format!("none: the cache starts empty, and at least {} of the counted accesses fill it", about_percent(filling))
+    format!("none: the cache starts empty, and at least {} of the counted accesses fill it", percent(filling))
 }
 
 /// Describes a row from a sample: the error of its hits, and the policies of its size that the sample cannot distinguish from it. The
@@ -126,8 +126,8 @@ fn phases(checks: &Checks, reasons: &mut Vec<(&'static str, String)>) -> f64 {
             "over {} equal parts of the trace {} serves {} to {}{beside}",
             count(parts.len() as u64),
             own.policy,
-            about_percent(least),
-            about_percent(most)
+            percent(least),
+            percent(most)
         ),
     ));
     ahead as f64 / parts.len() as f64

@@ -281,8 +281,7 @@ impl Chart {
         if series.points.len() > TOLD_POINTS_MAX || !self.markers {
             return series.name.clone();
         }
-        let decimals = usize::try_from(2 - self.y.step.log10().floor() as i64).unwrap_or(0).min(6);
-        let values = series.points.iter().map(|point| super::numbers::shortest(point.1, decimals));
+        let values = series.points.iter().map(|point| super::numbers::number(point.1));
         format!("{}: {}", series.name, values.collect::<Vec<_>>().join(", "))
     }
 

@@ -22,7 +22,7 @@ use flashwise_trace::tools::generate::{Arrivals, Length, Workload};
 use flashwise_trace::tools::info::Info;
 
 use crate::curve::Curves;
-use crate::numbers::{about_percent, bytes, written};
+use crate::numbers::{bytes, number, percent};
 use crate::rows::rule;
 use crate::{Brief, Page, Report};
 
@@ -144,12 +144,12 @@ fn check_run(sentence: &str, rows: &[ResultRow]) -> Result<(), String> {
     let most = rows.iter().filter(|row| row.capacity_blocks == blocks).map(|row| row.hits).max().unwrap();
     if let Some((_, beside)) = sentence.split_once("the best possible ") {
         let bound = of("min").ok_or("no bound")?;
-        if bound.hits < most || !beside.starts_with(&about_percent(bound.hit_ratio)) {
+        if bound.hits < most || !beside.starts_with(&percent(bound.hit_ratio)) {
             return Err(format!("the best possible is {most}"));
         }
     }
     if let Some((_, beside)) = sentence.split_once("where lru serves ")
-        && !beside.starts_with(&about_percent(of("lru").ok_or("no lru")?.hit_ratio))
+        && !beside.starts_with(&percent(of("lru").ok_or("no lru")?.hit_ratio))
     {
         return Err("lru serves other hits".to_owned());
     }
@@ -158,7 +158,7 @@ fn check_run(sentence: &str, rows: &[ResultRow]) -> Result<(), String> {
         return Ok(());
     }
     let row = of(runs).ok_or(format!("{runs} did not run with {blocks} blocks"))?;
-    if about_percent(row.hit_ratio) != serves {
+    if percent(row.hit_ratio) != serves {
         return Err(format!("it serves {}", row.hit_ratio));
     }
     beaten(row, rows).map_or(Ok(()), Err)
@@ -185,7 +185,7 @@ fn check_purchase(sentences: &[String], trace: &Trace, rows: &[ResultRow]) -> Re
         read_again += u64::from(op == Op::Read && is_again);
     }
     let touched = seen.len() as u64 * trace.block_size_bytes();
-    let share = |part: u64, all: u64| about_percent(part as f64 / all.max(1) as f64);
+    let share = |part: u64, all: u64| percent(part as f64 / all.max(1) as f64);
     if first.starts_with("Buy no cache") {
         return if again == 0 { Ok(()) } else { Err("blocks are accessed again".to_owned()) };
     }
@@ -256,7 +256,7 @@ fn check_admission(first: &str, rows: &[ResultRow]) -> Result<(), String> {
     match after.split_once(" times better") {
         Some((times, _)) => {
             let times = times.rsplit(' ').next().unwrap();
-            let expected = written(cost(base) / cost(said));
+            let expected = number(cost(base) / cost(said));
             (times == expected).then_some(()).ok_or(format!("{expected} times"))
         }
         None => Ok(()),
@@ -287,7 +287,7 @@ fn check_curve(first: &str, trace: &Trace) -> Result<(), String> {
     let said: Vec<u64> = (1..=blocks).filter(|size_of| bytes(size_of * trace.block_size_bytes()) == size).collect();
     let serves = between(first, ", where ", " of the accesses");
     let is_so = |size: &u64| {
-        let share = crate::numbers::percent(hits(*size) as f64 / trace.len() as f64);
+        let share = percent(hits(*size) as f64 / trace.len() as f64);
         above(*size) > furthest - 1e-9 && share == serves
     };
     said.iter().any(is_so).then_some(()).ok_or(format!("another size is {furthest} above the line"))
@@ -332,7 +332,7 @@ fn first_sentences_are_true_of_all_that_could_be_recommended() {
                 row.size,
                 bytes(row.capacity_blocks * row.block_size_bytes)
             );
-            brief == format!("{begins}{} of the accesses.", about_percent(row.hit_ratio))
+            brief == format!("{begins}{} of the accesses.", percent(row.hit_ratio))
         });
         let found = row.map_or(Err("no such row".to_owned()), |row| beaten(row, &rows).map_or(Ok(()), Err));
         check("simulate", &name, &brief, found);

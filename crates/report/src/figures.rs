@@ -3,7 +3,7 @@
 use super::charts::{Chart, Series};
 use super::grid::{Grid, GridPolicy, GridSize};
 use super::look::{Looks, READS, WRITES};
-use super::numbers::{bytes, count, counted, percent, signed, written, years};
+use super::numbers::{bytes, count, counted, duration, number, percent, signed, years};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
@@ -344,7 +344,8 @@ fn cell(about: &About, cell: &Cell) -> String {
         (Cell::Count(Some(found)), _) => count(*found),
         (Cell::Ratio(Some(share)), "share") => percent(*share),
         (Cell::Ratio(Some(found)), "years") => years(*found),
-        (Cell::Ratio(Some(found)), _) => written(*found),
+        (Cell::Ratio(Some(found)), "us") => duration(*found),
+        (Cell::Ratio(Some(found)), _) => number(*found),
         _ => "none".to_owned(),
     }
 }

@@ -435,7 +435,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
             format!("the first {accesses} of each trace are simulated and not counted")
         }
         Warmup::Share(share) => {
-            let share = numbers::shortest(share * 100.0, 4);
+            let share = numbers::number(share * 100.0);
             format!("the first {share}% of the accesses of each trace are simulated and not counted")
         }
     };

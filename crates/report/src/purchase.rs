@@ -1,8 +1,8 @@
 //! Purchases that hold a cache: RAM, and drives in the sizes that are sold, at the prices of the example catalogue.
 
+use flashwise_core::human;
 use flashwise_device::offers::{Catalogue, Offer};
 use flashwise_sim::advise::money;
-use flashwise_trace::human;
 
 const GIB: u64 = 1 << 30;
 
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(Purchase::any(3 << 30).name, "3 GiB of RAM");
         assert_eq!(
             (Purchase::any(20 << 30).name.as_str(), Purchase::any(20 << 30).price()),
-            ("read-intensive 480 GB", "76.80 USD".to_owned())
+            ("read-intensive 480 GB", "76.8 USD".to_owned())
         );
         assert_eq!(Purchase::flash(4_000_000_000_000).name, "9 of read-intensive 480 GB");
     }

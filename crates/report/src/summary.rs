@@ -2,7 +2,7 @@
 
 use super::numbers::{bytes, count, duration, percent};
 use super::table::Table;
-use flashwise_trace::human;
+use flashwise_core::human;
 use flashwise_trace::tools::info::Info;
 
 /// Returns a description of a trace: LARC's Table II and more.
@@ -15,13 +15,10 @@ pub fn characteristics(info: &Info) -> Table {
     table.push("Format", plain(info.format.clone()));
     table.push(
         "Duration",
-        plain(if info.duration_us == 0 { "not in the trace".to_owned() } else { duration(info.duration_us) }),
+        plain(if info.duration_us == 0 { "not in the trace".to_owned() } else { duration(info.duration_us as f64) }),
     );
     if let (Some(requests), Some(per_s)) = (info.requests_per_s, info.bytes_per_s) {
-        table.push(
-            "Requests per second",
-            vec![human::per_second(requests), format!("{} per second", human::bytes(per_s))],
-        );
+        table.push("Requests per second", vec![human::number(requests), format!("{} per second", human::bytes(per_s))]);
     }
     table.push("Volumes", plain(count(info.volumes)));
     table.push("Read requests", sized(info.read_requests, info.read_bytes));

@@ -10,7 +10,7 @@ use flashwise_sim::results::Brief;
 use super::boxes::boxes;
 use super::charts::{head, text_at};
 use super::look::{self, Looks};
-use super::numbers::{count, counted, percent, shortest};
+use super::numbers::{count, counted, number, percent};
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, mean, quantile, worded};
 use super::{Page, ReportError, SectionView, page, policies};
@@ -118,7 +118,7 @@ fn is_offline(policy: &str) -> bool {
 
 /// Formats a share given in percent.
 fn share(of_hundred: f64) -> String {
-    format!("{}%", shortest(of_hundred, 1))
+    format!("{}%", number(of_hundred))
 }
 
 fn hits(row: &Brief, _: &Cell) -> Option<f64> {

@@ -7,7 +7,7 @@ use super::charts::{Chart, Series};
 use super::figures::{NUMBERS_FOLLOW, Subject, figure};
 use super::grid::{Grid, GridSize};
 use super::look::Looks;
-use super::numbers::{count, percent, shortest};
+use super::numbers::{count, number, percent};
 use super::rows::erasures as erasures_of;
 use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
@@ -116,9 +116,8 @@ fn savings(subject: &Subject) -> Option<Figure> {
     }
     let title = "Erasures saved compared with m";
     let chart = subject.against_size("saved", title, "Erasures saved, of those of m", "%", &saved, &others);
-    let cell = |row: &ResultRow| {
-        Some(saved(row).map_or_else(|| "none".to_owned(), |saved| format!("{}%", shortest(saved, 1))))
-    };
+    let cell =
+        |row: &ResultRow| Some(saved(row).map_or_else(|| "none".to_owned(), |saved| format!("{}%", number(saved))));
     let table = subject.by_policy(title, &others, cell);
     let caption = "Share of m's erasures that each algorithm saves; m is MIN without useless fetches.";
     Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
@@ -221,7 +220,7 @@ fn erasures(grid: &Grid, size: GridSize, online: &[&ResultRow]) -> String {
         least.map(|(erasures, policy)| format!("{policy} wears least of what can run, {} erasures", count(erasures)));
     let fewer = |name: &str, of_c: u64| {
         let all = of(name).filter(|&all| all > 0)?;
-        Some(format!("{}% fewer than {name}", shortest((1.0 - of_c as f64 / all as f64) * 100.0, 1)))
+        Some(format!("{}% fewer than {name}", number((1.0 - of_c as f64 / all as f64) * 100.0)))
     };
     let offline = of("c").map(|of_c| {
         let compared: Vec<_> = ["m", "m+"].iter().filter_map(|name| fewer(name, of_c)).collect();

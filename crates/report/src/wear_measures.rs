@@ -2,7 +2,7 @@
 //!
 //! Source: Cheng et al., Erasing Belady's limitations (USENIX ATC 2016), section 3.1.
 
-use super::numbers::{count, shortest, signed};
+use super::numbers::{number, signed};
 use super::rows::with_caveat;
 use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
@@ -99,8 +99,7 @@ impl Measure {
     pub fn written(&self, value: f64) -> String {
         let number = match value {
             value if value < 0.0 => signed(value),
-            value if value >= 1000.0 => count(value.round() as u64),
-            value => shortest(value, 3),
+            value => number(value),
         };
         format!("{number}{}", self.suffix)
     }

@@ -7,7 +7,7 @@ use super::Section;
 use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
 use super::look::Looks;
-use super::numbers::shortest;
+use super::numbers::number;
 use super::scales::linear;
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
@@ -154,7 +154,7 @@ fn lines<'a>(parameter: &Parameter, measure: &Measure, rows: &[&'a ResultRow]) -
         let (Some((at, policy)), Some(value)) = ((parameter.split)(row), measure.of(row)) else { continue };
         let mut name = format!("{policy}, {}", row.size);
         if is_spare_another {
-            name += &format!(", {}% spare", shortest(spare(row) * 100.0, 1));
+            name += &format!(", {}% spare", number(spare(row) * 100.0));
         }
         let at_name = lines.iter().position(|line| line.0 == name).unwrap_or_else(|| {
             lines.push((name, Vec::new()));
@@ -202,7 +202,7 @@ fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Opt
     let mut ats: Vec<f64> = points().map(|point| point.0).collect();
     ats.sort_by(f64::total_cmp);
     ats.dedup();
-    let heads = ats.iter().map(|at| format!("{}{}", shortest(*at, 2), parameter.suffix));
+    let heads = ats.iter().map(|at| format!("{}{}", number(*at), parameter.suffix));
     let over = if of_several { ": means over the traces, and from the first to the third quartile" } else { "" };
     let mut table = Table::new(format!("{title}{over}"), ["Policy, size".to_owned()].into_iter().chain(heads));
     for (name, line) in &lines {

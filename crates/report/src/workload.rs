@@ -7,7 +7,7 @@ use flashwise_trace::tools::workload::{Part, Workload};
 use super::charts::{Chart, Series, head, standalone, text_at};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::{READS, WRITES};
-use super::numbers::{bytes, count, duration, percent, shortest};
+use super::numbers::{self, bytes, count, duration, percent, shortest};
 use super::scales::{linear, powers_of_two};
 use super::table::{Figure, Table};
 
@@ -44,7 +44,7 @@ fn charts(id: &str, workload: &Workload) -> Vec<(Chart, Figure)> {
 /// Returns the start of a bin.
 fn begins(workload: &Workload, part: usize) -> String {
     let since = workload.part_len.saturating_mul(part as u64);
-    if workload.start_us.is_some() { duration(since) } else { count(since) }
+    if workload.start_us.is_some() { duration(since as f64) } else { count(since) }
 }
 
 fn time_label(workload: &Workload) -> &'static str {
@@ -181,12 +181,12 @@ fn rate(id: &str, workload: &Workload) -> Option<(Chart, Figure)> {
     };
     let mut table = Table::new(&title, ["From", "Reads per second", "Writes per second", "Bytes asked for"]);
     for (number, part) in workload.parts.iter().enumerate() {
-        let per_second = |requests: u64| shortest(requests as f64 / seconds, 2);
+        let per_second = |requests: u64| numbers::number(requests as f64 / seconds);
         let asked = bytes((part.reads + part.writes) * workload.block_size_bytes);
         let cells = vec![per_second(part.read_requests), per_second(part.write_requests), asked];
         table.push(begins(workload, number), cells);
     }
-    let length = duration(workload.part_len);
+    let length = duration(workload.part_len as f64);
     let figure = Figure { caption: format!("Requests per second, in parts of {length}."), ..figure(&chart, table) };
     Some((chart, figure))
 }
@@ -305,11 +305,8 @@ mod tests {
         let cells = |figure: &Figure| figure.table.rows.iter().map(|row| row.cells.clone()).collect::<Vec<_>>();
         assert_eq!(cells(heat), [["0", "1", "100", "100"], ["6", "6", "0", "0"]]);
         assert_eq!(cells(rate)[0], ["2", "1", "24 KiB"]);
-        assert_eq!(
-            cells(sizes),
-            [["4 KiB", "75.00%", "75.00%"], ["8 KiB", "100.00%", "75.00%"], ["16 KiB", "100.00%", "100.00%"]]
-        );
-        assert_eq!(cells(popularity)[1], ["66.67%", "75.12%"]);
+        assert_eq!(cells(sizes), [["4 KiB", "75%", "75%"], ["8 KiB", "100%", "75%"], ["16 KiB", "100%", "100%"]]);
+        assert_eq!(cells(popularity)[1], ["66.7%", "75.1%"]);
         assert_eq!(popularity.table.rows[2].head, "3");
         let without_clock = figures("t", &Workload { start_us: None, ..workload() });
         assert_eq!(without_clock.len(), 3);

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::pool::plan::lost;
 use flashwise_engine::pool::{Pool, PoolConfig, PoolError, prepare};
@@ -212,11 +212,12 @@ impl Making {
             1 => "1 disk".to_owned(),
             many => format!("{many} disks"),
         };
-        let mut does = vec![format!("Pool {} is made of {count}, with room for {}.", pool.name, ByteSize::new(room))];
+        let mut does =
+            vec![format!("Pool {} is made of {count}, with room for {}.", pool.name, human::bytes(room as f64))];
         let wiped: Vec<_> = disks.iter().map(|(disk, _)| disk).filter(|disk| disk.refused.is_some()).collect();
         does.extend(wiped.iter().map(|disk| lost(disk)));
         let wipes: Vec<String> = wiped.iter().map(|disk| disk.identity()).collect();
-        let ram = ByteSize::new(made.cache.cache.ram_bytes());
+        let ram = human::bytes(made.cache.cache.ram_bytes() as f64);
         does.push(match made.cache.flash.as_os_str().is_empty() {
             true => format!("Its cache has {ram} of RAM and no flash."),
             false => format!("Its cache has {ram} of RAM, and lies on {}.", made.cache.flash.display()),

@@ -121,15 +121,11 @@ pub struct Head {
 /// Format of numbers in narrow tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
-    /// By unit: bytes with a prefix, shares as percentages, other real numbers with two digits.
+    /// By unit: bytes with a prefix, shares as percentages, durations with their unit.
     #[default]
     ByUnit,
     /// Numbers of blocks as bytes.
     Bytes,
-    /// Real numbers with this many digits after the point.
-    Digits(u8),
-    /// Real numbers with an exponent.
-    Exponent,
     /// Rates and lifetimes, which are marked if the row has a caveat.
     Rate,
 }

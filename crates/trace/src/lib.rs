@@ -33,7 +33,6 @@ pub mod duration;
 pub mod error;
 mod files;
 pub mod formats;
-pub mod human;
 pub mod input;
 mod lz4;
 mod merge;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::TraceError;
-use crate::human;
 use crate::progress::Progress;
 use crate::requests::Requests;
+use flashwise_core::human;
 
 /// The number of original bytes to read before the rest is estimated.
 const JUDGED_BYTES: u64 = 4 << 20;
@@ -108,7 +108,7 @@ mod tests {
         assert!(found.is_ok() && notes.is_empty(), "2 MiB need no word: {notes:?}");
         let (found, notes) = judged(4 << 30, 2 << 20);
         assert!(found.is_ok() && notes.len() == 1, "{found:?}");
-        assert!(notes[0].starts_with("t: takes about 2.0 GiB in ") && notes[0].contains("TMPDIR"), "{notes:?}");
+        assert!(notes[0].starts_with("t: takes about 2 GiB in ") && notes[0].contains("TMPDIR"), "{notes:?}");
         let (found, _) = judged(1 << 50, 1 << 30);
         let error = found.unwrap_err().to_string();
         assert!(error.starts_with("t: found ") && error.contains("expected about 256.0 PiB"), "{error}");

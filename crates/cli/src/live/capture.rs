@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::human;
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_engine::capture::{Capture as Tracing, Device};
 use flashwise_engine::record::segments::Limits;
 use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
 use flashwise_engine::status::RecordingState;
-use flashwise_trace::human;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Misuse;
@@ -82,7 +82,7 @@ impl Capture {
         note!(
             "{} recorded in {}; the files take {}",
             human::counted(status.recorded_requests, "request"),
-            human::duration(begun.elapsed().as_micros() as u64),
+            human::seconds(begun.elapsed().as_secs_f64()),
             human::bytes(status.size_bytes as f64)
         );
         if status.recorded_requests == 0 && captured.lost == 0 {

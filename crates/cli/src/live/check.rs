@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::human;
 use flashwise_engine::attach::{AttachError, Refusal, paired_superblock};
 use flashwise_engine::check::{Report, Severity, check, total_bytes};
 use flashwise_engine::disk::Disk;
@@ -14,7 +15,6 @@ use flashwise_engine::disk::identity::IdentityError;
 use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::flash::read_superblock;
 use flashwise_engine::pool::POOL_BYTES;
-use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
 use crate::failure::Misuse;

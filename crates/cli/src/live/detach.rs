@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, State};
+use flashwise_core::human;
 use flashwise_engine::detach::{Detached, detach};
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
@@ -14,7 +15,6 @@ use flashwise_engine::pool::{Pool, PoolConfig};
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::{ServerConfig, made};
 use flashwise_server::manage::{DetachProgress, DetachState};
-use flashwise_trace::human;
 use serde_json::Value;
 
 use crate::failure::Misuse;

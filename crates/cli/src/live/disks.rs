@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_engine::inventory::{DiskInfo, Places, Role, examine, scan};
-use flashwise_trace::human;
 
 use crate::table;
 
@@ -64,7 +64,7 @@ fn page(disks: &[DiskInfo]) -> String {
             text(&disk.bus_address),
             human::bytes(disk.size_bytes as f64),
             disk.temperature_celsius.map_or_else(|| "-".to_owned(), |celsius| format!("{celsius:.0} °C")),
-            disk.wear_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
+            disk.wear_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%")),
             because,
         ]);
     }

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use flashwise_core::cache::Mode;
+use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::pool::prepare;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use flashwise_engine::status::Unserved;
 use flashwise_server::manage::NewPool;
-use flashwise_trace::human;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -250,7 +250,7 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
             bytes(disk.lost_bytes),
             disk.clients.to_string(),
             bytes(disk.read_bytes),
-            if disk.reads == 0 { "none".to_owned() } else { format!("{:.1}%", disk.read_hit_ratio * 100.0) },
+            if disk.reads == 0 { "none".to_owned() } else { human::percent(disk.read_hit_ratio) },
             bytes(disk.written_bytes),
         ]);
     }

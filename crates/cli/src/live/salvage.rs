@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::attach::{BackendSide, Pairing};
 use flashwise_engine::disk::Disk;
@@ -13,7 +14,6 @@ use flashwise_engine::flash::Progress;
 use flashwise_engine::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_trace::error::TraceError;
-use flashwise_trace::human;
 use flashwise_trace::output::{is_stream, name_of, write_whole};
 
 use crate::failure::Misuse;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Arg, Args};
+use flashwise_core::human;
 use flashwise_engine::volume::Opened;
 use flashwise_server::config::keys::{API_KEYS, Key, SERVER_KEYS, VOLUME_KEYS};
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::served::Served;
 use flashwise_server::server::Server;
-use flashwise_trace::human;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -441,7 +441,7 @@ fn found(opened: &Opened) -> String {
     if opened.formatted {
         return "its cache is new".to_owned();
     }
-    let recovery = human::duration(opened.recovery.as_micros() as u64);
+    let recovery = human::seconds(opened.recovery.as_secs_f64());
     let after = if opened.crashed { "recovered after a crash" } else { "closed cleanly" };
     let (cached, dirty) = (human::count(opened.cached_blocks), human::count(opened.dirty_blocks));
     let lost = if opened.lost_blocks > 0 { format!(", {} lost", opened.lost_blocks) } else { String::new() };

@@ -7,13 +7,12 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::tiers::YEAR_DAYS;
+use flashwise_core::human;
 use flashwise_engine::status::{
     BackendLoad, LatencyStatus, RATE_KNOWN_SECONDS, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
     WriteBudgetStatus,
 };
 use flashwise_sim::results::caveat;
-use flashwise_trace::human;
 
 use crate::fit;
 use crate::live::api::ApiOptions;
@@ -109,7 +108,7 @@ fn share(part: u64, whole: u64) -> String {
 
 fn volume_page(volume: &VolumeStatus) -> String {
     let size = human::bytes(volume.size_bytes as f64);
-    let uptime = human::duration((volume.uptime_seconds.max(0.0) * 1e6) as u64);
+    let uptime = human::seconds(volume.uptime_seconds.max(0.0));
     let has_flash = !volume.flash.is_empty();
     let policy = if has_flash { &volume.policy } else { "RAM only," };
     let mut page =
@@ -155,18 +154,18 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line(
         "dirty",
         format!(
-            "{}: {} in RAM, {} being written back; writes were delayed for {:.1} s",
+            "{}: {} in RAM, {} being written back; writes were delayed for {}",
             human::bytes(volume.dirty_bytes as f64),
             blocks(volume.buffered_blocks),
             blocks(volume.destaging_blocks),
-            volume.throttled_seconds
+            human::seconds(volume.throttled_seconds)
         ),
     );
     if let Some(seconds) = volume.detach_remaining_seconds {
-        line("detaching", format!("about {} left", human::duration((seconds * 1e6) as u64)));
+        line("detaching", format!("about {} left", human::seconds(seconds)));
     }
     if let Some(seconds) = volume.oldest_dirty_seconds {
-        line("oldest dirty", human::duration((seconds * 1e6) as u64));
+        line("oldest dirty", human::seconds(seconds));
     }
     line(
         "backend I/O",
@@ -235,7 +234,7 @@ fn flash_writes(volume: &VolumeStatus) -> String {
 
 fn wear(volume: &VolumeStatus) -> String {
     let rate = human::bytes(volume.flash_bytes_per_day);
-    let mut text = format!("{rate} a day, {:.2} drive writes a day", volume.drive_writes_per_day);
+    let mut text = format!("{rate} a day, {} drive writes a day", human::number(volume.drive_writes_per_day));
     match volume.drive_writes_per_day_rated {
         Some(rated) => {
             let _ = write!(text, ", rated for {rated}");
@@ -243,11 +242,7 @@ fn wear(volume: &VolumeStatus) -> String {
         None => text += "; its rating is not configured (drive-writes-per-day)",
     }
     if let Some(years) = volume.lifetime_years_rated {
-        let left = match years {
-            years if years > human::YEARS_MAX => "more than 1,000 years".to_owned(),
-            years if years < 1.0 => format!("{:.0} days", years * YEAR_DAYS),
-            years => format!("{years:.1} years"),
-        };
+        let left = human::lifetime(years);
         let _ = write!(text, "; {left} until the rated writes are used up");
     } else if volume.drive_writes_per_day_rated.is_some() && volume.uptime_seconds < RATE_KNOWN_SECONDS {
         text += "; too early for a lifetime, which is known after an hour";
@@ -261,7 +256,11 @@ fn wear(volume: &VolumeStatus) -> String {
 fn write_budget(budget: &WriteBudgetStatus) -> String {
     let of_day = human::bytes(budget.bytes_per_day);
     let today = format!("{} of {of_day} used today", human::percent(budget.today_used));
-    let life = format!("{} of what was allowed in {:.1} days", human::percent(budget.life_used), budget.life_days);
+    let life = format!(
+        "{} of what was allowed in {}",
+        human::percent(budget.life_used),
+        human::seconds(budget.life_days * 86_400.0)
+    );
     let by = match budget.source.as_str() {
         "drive" => "the drive's own counter",
         _ => "the count of flashwise",
@@ -275,7 +274,7 @@ fn backend_load(volume: &VolumeStatus) -> String {
     if transfers == 0 {
         return under_way;
     }
-    let took = human::duration((transfer_seconds * 1e6 / transfers as f64) as u64);
+    let took = human::seconds(transfer_seconds / transfers as f64);
     let busy = human::percent(busy_seconds / volume.uptime_seconds.max(busy_seconds));
     format!("{under_way}; each took {took} on average; the backend was busy for {busy} of the time")
 }
@@ -302,9 +301,9 @@ fn latencies(volume: &VolumeStatus) -> String {
     }
     let header = vec!["  requests", "count", "mean", "median", "99%", "99.9%", "longest"];
     let row = |latency: &LatencyStatus| {
-        let times = [latency.mean_us as u64, latency.p50_us, latency.p99_us, latency.p999_us, latency.max_us];
+        let times = [latency.p50_us, latency.p99_us, latency.p999_us, latency.max_us].map(|us| us as f64);
         let mut row = vec![format!("  {}", latency.operation), human::count(latency.count)];
-        row.extend(times.map(human::duration));
+        row.extend([latency.mean_us].into_iter().chain(times).map(human::duration));
         row
     };
     format!("{}\n", table::fitting(header, 1, answered.into_iter().map(row).collect()))

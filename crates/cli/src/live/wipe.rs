@@ -4,12 +4,12 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_core::human;
 use flashwise_engine::check::state_name;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::Options;
 use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::wipe::{Holding, examine, wipe};
-use flashwise_trace::human;
 use uuid::Uuid;
 
 use crate::failure::Misuse;

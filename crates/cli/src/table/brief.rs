@@ -1,8 +1,8 @@
 //! The table of `flashwise simulate` where no policy is named: hits and flash writes of some policies, and a verdict.
 
+use flashwise_core::human;
 use flashwise_report::Brief;
 use flashwise_sim::results::ResultRow;
-use flashwise_trace::human;
 
 use super::{caveats_of, plain, sample_caveats};
 use crate::fit;

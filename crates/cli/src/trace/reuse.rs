@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use flashwise_trace::human;
+use flashwise_core::human;
 use flashwise_trace::tools::reuse::ReusePass;
 
 use crate::input::InputOptions;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use flashwise_trace::human;
+use flashwise_core::human;
 use flashwise_trace::output::{is_stream, name_of};
 
 use crate::failure::Misuse;

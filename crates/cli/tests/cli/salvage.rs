@@ -388,7 +388,7 @@ fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
     let wipe = ["wipe", "--flash", "cache.img", "--backend", "disk.img"];
     let (out, error) = setting.fails(&wipe, 2);
     assert!(out.starts_with("cache.img holds cache ") && out.contains(", clean, after 1 start; 512 blocks"), "{out}");
-    assert!(error.contains("cache.img holds 512 blocks (2.0 MiB) that the backend does not have"), "{error}");
+    assert!(error.contains("cache.img holds 512 blocks (2 MiB) that the backend does not have"), "{error}");
     let (_, error) = setting.fails(&[&wipe[..], &["--discard-dirty"]].concat(), 2);
     assert!(error.contains("give --yes to wipe it"), "{error}");
     let server = setting.serve();

@@ -124,7 +124,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     std::fs::write(setting.path("first"), "first\n").unwrap();
     assert!(fail(folder, &[&status[..], &["first"]].concat(), 1).contains("token"));
     let page = succeed(folder, &[&status[..], &["token"]].concat());
-    assert!(page.contains("volume v: ok") && page.contains(" of 512.0 MiB for requests"), "{page}");
+    assert!(page.contains("volume v: ok") && page.contains(" of 512 MiB for requests"), "{page}");
 
     // What is wrong is said, and what was there stays in use.
     std::fs::write(setting.path("cert.pem"), "no certificate").unwrap();

@@ -79,7 +79,7 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     let refused = fail(folder.path(), &again, 2);
     assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
     let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
-    assert_eq!(told, "again.arrow: 232,202 requests, 6.0 MiB\n");
+    assert_eq!(told, "again.arrow: 232,202 requests, 6.03 MiB\n");
     assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
     // So are parts, sums and what is generated, in files; not where the trace itself is what is printed.
     for (command, expected) in [

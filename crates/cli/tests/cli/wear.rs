@@ -99,17 +99,18 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
         let rows: Vec<Value> = serde_json::from_str(&run(trace, "--json")).unwrap();
         rows[0]["caveat"].as_str().map(str::to_owned)
     };
-    assert_eq!(caveat("minute.csv").unwrap(), "rates per day and lifetimes are extrapolated from 59 s 985 ms");
+    assert_eq!(caveat("minute.csv").unwrap(), "rates per day and lifetimes are extrapolated from 1 min");
     assert_eq!(caveat("days.csv"), None);
     assert!(run("minute.csv", "--csv").lines().next().unwrap().split(',').any(|column| column == "caveat"));
     let (short, long) = (run("minute.csv", "--html short.html"), run("days.csv", "--html long.html"));
     assert!(
-        short.contains(" ~") && short.contains("~: minute.csv: rates per day and lifetimes are extrapolated from 59 s"),
+        short.contains(" ~")
+            && short.contains("~: minute.csv: rates per day and lifetimes are extrapolated from 1 min"),
         "{short}"
     );
     assert!(!long.contains('~'), "{long}");
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-    let caption = "Erasures per erase unit and day. Rates per day and lifetimes are extrapolated from 59 s 985 ms.";
+    let caption = "Erasures per erase unit and day. Rates per day and lifetimes are extrapolated from 1 min.";
     assert!(page("short.html").contains(caption) && !page("long.html").contains("extrapolated"));
     // Of the sizes that pareto takes by itself, the smallest are no flash.
     let pareto = "pareto minute.csv --policy lru --erase-unit 16KiB --ram 0";

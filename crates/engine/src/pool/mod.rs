@@ -206,7 +206,7 @@ impl Shared {
             tracing::warn!(
                 event = "pool-nearly-full",
                 pool = self.name,
-                "at least {} % of the pool is in use",
+                "at least {}% of the pool is in use",
                 status::WARN_PERCENT
             );
         } else if !full {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::ram::read_buffer::PINS_MAX;
 
@@ -23,7 +24,7 @@ impl Pool {
         let disk = self.logical(name)?;
         self.check_pin(Some(&disk), bytes)?;
         let before = disk.logical.shape().pinned_ram_bytes;
-        let size = ByteSize::new(bytes);
+        let size = human::bytes(bytes as f64);
         Ok(match (bytes == before, bytes) {
             (true, _) => format!("RAM that is kept for {name} stays {size}."),
             (false, 0) => format!("No RAM is kept for {name} from then on."),

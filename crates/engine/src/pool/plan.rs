@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use flashwise_core::cache::Mode;
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human::{self, counted};
 
 use super::map::chunks_of;
 use super::prepare::{check, room};
@@ -26,23 +26,9 @@ pub struct Plan {
     pub wipes: Vec<String>,
 }
 
-/// Formats a size in its largest integer unit, or with one decimal if that has more than four digits.
-fn size(bytes: u64) -> String {
-    let whole = ByteSize::new(bytes).to_string();
-    let is_long = whole.bytes().filter(u8::is_ascii_digit).count() > 4;
-    match [("TiB", 40), ("GiB", 30), ("MiB", 20)].into_iter().find(|(_, bits)| bytes >> bits > 0) {
-        Some((unit, bits)) if is_long => format!("{:.1}{unit}", bytes as f64 / (1u64 << bits) as f64),
-        _ => whole,
-    }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 /// The sentence about reserved RAM of a logical disk.
 pub(super) fn pinned(name: &str, bytes: u64) -> String {
-    format!("{} of the pool's RAM are kept for what was read of {name} last.", size(bytes))
+    format!("{} of the pool's RAM are kept for what was read of {name} last.", human::bytes(bytes as f64))
 }
 
 /// The sentence about the contents of a disk that would be lost.
@@ -67,13 +53,13 @@ impl Pool {
         let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
         let mut does = Vec::new();
         if percent >= WARN_PERCENT {
-            does.push(format!("{percent} % of the pool are in use then: add a disk before it is full."));
+            does.push(format!("{percent}% of the pool are in use then: add a disk before it is full."));
         }
         if provisioned_bytes > status.size_bytes {
             does.push(format!(
                 "Logical disks have {} together then, and the pool {}: writes fail when that is used up.",
-                size(provisioned_bytes),
-                size(status.size_bytes)
+                human::bytes(provisioned_bytes as f64),
+                human::bytes(status.size_bytes as f64)
             ));
         }
         does
@@ -85,7 +71,7 @@ impl Pool {
             return Ok(("It takes space as it is written.".to_owned(), 0));
         }
         self.check_space(&self.shared.state().metadata.map, chunks)?;
-        Ok((format!("It takes {} of the pool at once.", size(bytes)), bytes))
+        Ok((format!("It takes {} of the pool at once.", human::bytes(bytes as f64)), bytes))
     }
 
     /// Describes the effects of [`create_logical`](Self::create_logical).
@@ -101,7 +87,12 @@ impl Pool {
             (true, mode) => format!("Its requests are cached, its writes by {}.", mode.name()),
         };
         let mut does = vec![
-            format!("A logical disk {} of {} is made in pool {}.", new.name, size(new.size_bytes), self.name()),
+            format!(
+                "A logical disk {} of {} is made in pool {}.",
+                new.name,
+                human::bytes(new.size_bytes as f64),
+                self.name()
+            ),
             takes,
             format!("Its chunks lie {place}."),
             cache,
@@ -124,10 +115,11 @@ impl Pool {
             0 => "No client has it open.".to_owned(),
             many => format!(
                 "{} that have it open see that at once over iSCSI, and over NBD when they open it anew.",
-                counted(many, "client")
+                counted(many as u64, "client")
             ),
         };
-        let grows = format!("{name} grows from {} to {}.", size(before), size(size_bytes));
+        let grows =
+            format!("{name} grows from {} to {}.", human::bytes(before as f64), human::bytes(size_bytes as f64));
         let mut does = vec![
             grows,
             "The new space reads as zeroes.".to_owned(),
@@ -171,7 +163,7 @@ impl Pool {
         self.check_ready()?;
         let chunks = disk.logical.entries().counts().placed;
         let does = vec![
-            format!("The data on {name}, {}, is lost.", size(chunks as u64 * CHUNK_BYTES)),
+            format!("The data on {name}, {}, is lost.", human::bytes(chunks as f64 * CHUNK_BYTES as f64)),
             "Its space goes back to the pool.".to_owned(),
             "Clients do not find it any more.".to_owned(),
         ];
@@ -187,7 +179,12 @@ impl Pool {
         if info.refused.is_some() {
             does.push(lost(&info));
         }
-        does.push(format!("{} becomes a disk of pool {} with room for {}.", info.path, self.name(), size(data)));
+        does.push(format!(
+            "{} becomes a disk of pool {} with room for {}.",
+            info.path,
+            self.name(),
+            human::bytes(data as f64)
+        ));
         does.push(match self.shared.on_disks.get() {
             Some(_) => "It stays one until it is removed.".to_owned(),
             None => "It stays one until it is removed; the configuration has to name it for the next start.".to_owned(),
@@ -216,7 +213,11 @@ impl Pool {
         let (member, bytes) = self.check_removal(&self.shared.state(), id)?;
         let moves = match bytes {
             0 => format!("Nothing is on {}.", member.path),
-            bytes => format!("{} move from {} to the other disks, while clients go on.", size(bytes), member.path),
+            bytes => format!(
+                "{} move from {} to the other disks, while clients go on.",
+                human::bytes(bytes as f64),
+                member.path
+            ),
         };
         let mut does =
             vec![moves, format!("Then {} is no part of pool {} any more, and blank.", member.path, self.name())];
@@ -251,7 +252,7 @@ impl Pool {
                 .filter(|at| was_there(*at))
                 .count();
             if lost > 0 {
-                let bytes = size(lost as u64 * CHUNK_BYTES);
+                let bytes = human::bytes(lost as f64 * CHUNK_BYTES as f64);
                 does.push(format!("{bytes} of {name} are lost and answer with an error until they are written anew."));
             }
             let taken = disk
@@ -262,7 +263,7 @@ impl Pool {
                 .filter(|at| was_there(*at))
                 .count();
             if disk.thick && taken > lost {
-                let bytes = size((taken - lost) as u64 * CHUNK_BYTES);
+                let bytes = human::bytes((taken - lost) as f64 * CHUNK_BYTES as f64);
                 does.push(format!(
                     "{bytes} of {name}, which is thick, were not written yet: they lose their reserved space, and take it as they \
                      are written."

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -412,7 +412,7 @@ fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<S
         let with = pool.logical_disks.iter().filter(|disk| disk.lost_bytes > 0).map(|disk| disk.name.as_str());
         format!(
             "{} of logical disks are lost: they answer with an error until they are written anew ({})",
-            ByteSize::new(lost_bytes),
+            human::bytes(lost_bytes as f64),
             with.collect::<Vec<_>>().join(", ")
         )
     });
@@ -425,7 +425,7 @@ fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<S
     let full = percent >= WARN_PERCENT;
     let full = full.then(|| match pool.free_bytes {
         0 => "the pool is full: what needs more room is refused; add a disk".to_owned(),
-        _ => format!("{percent} % of the pool is in use; add a disk before it is full"),
+        _ => format!("{percent}% of the pool is in use; add a disk before it is full"),
     });
     let all: Vec<String> =
         missing.into_iter().chain(failed).chain(stale).chain(flash).chain(waiting).chain(lost).chain(full).collect();

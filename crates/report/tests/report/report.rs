@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::reports::{Runs, report, wear_report};
+use flashwise_core::human::percent;
 use flashwise_report::{Report, hit_ratio_chart, render};
 
 const THREE: Runs = Runs { policies: &["lru", "larc:fill=ghost", "min"], sizes: "5%,10%,20%,50%", epoch: Some(100) };
@@ -105,7 +106,7 @@ fn every_figure_of_every_row_stands_in_the_tables() {
     assert_eq!(rows.len(), 12);
     for (at, row) in rows.iter().enumerate() {
         let size = at % 4;
-        assert_eq!(table_row("Hit ratio by policy", &row.policy)[size], format!("{:.2}%", row.hit_ratio * 100.0));
+        assert_eq!(table_row("Hit ratio by policy", &row.policy)[size], percent(row.hit_ratio));
         let writes = table_row("Flash writes by policy", &row.policy)[size].clone();
         assert_eq!(writes.split('\n').next().unwrap(), grouped(row.flash_writes_blocks));
         let traffic = &table_row("Write traffic W by policy", &row.policy)[size];

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use flashwise_engine::inventory::{DiskInfo, Role};
 use flashwise_engine::pool::{PoolError, prepare};
 use flashwise_engine::status::VolumeStatus;
@@ -69,10 +69,10 @@ impl Making {
     /// Describes the effect of making a volume.
     pub fn plan_volume(&self, new: &NewVolume) -> Result<Plan, ManageError> {
         let (_, made, backend) = self.check_volume(&asked(new)?)?;
-        let size = ByteSize::new(made.size_bytes.unwrap_or(backend.size_bytes));
+        let size = human::bytes(made.size_bytes.unwrap_or(backend.size_bytes) as f64);
         let held = backend.signatures.iter().map(|held| held.kind.as_str()).collect::<Vec<_>>();
         let held = if held.is_empty() { String::new() } else { format!(", such as its {}", held.join(" and ")) };
-        let ram = ByteSize::new(made.cache.ram_bytes());
+        let ram = human::bytes(made.cache.ram_bytes() as f64);
         let cache = match made.flash.as_os_str().is_empty() {
             true => format!("Its cache has {ram} of RAM and no flash."),
             false => format!("Its cache has {ram} of RAM, and lies on {}.", made.flash.display()),
@@ -117,7 +117,7 @@ impl Making {
             many => return conflict(format!("is in use: {many} clients have it open; disconnect them first")),
         }
         if status.dirty_bytes > 0 || status.unwritten_blocks > 0 {
-            let dirty = ByteSize::new(status.dirty_bytes);
+            let dirty = human::bytes(status.dirty_bytes as f64);
             return conflict(format!(
                 "has {dirty} that are not on {} yet; detach its flash first, which writes them back",
                 status.backend

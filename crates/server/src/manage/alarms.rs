@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_core::human;
 use flashwise_engine::status::{LatencyBucket, VolumeState, VolumeStatus};
 
 use super::AlertOptions;
@@ -94,15 +94,15 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
     let is_detaching = status.state == VolumeState::Detaching;
     seen.detaching_since = is_detaching.then(|| seen.detaching_since.unwrap_or(now));
     let is_long = seen.detaching_since.is_some_and(|since| (now - since) * 1_000_000 > options.detach_us_max);
-    let left = ByteSize::new(status.dirty_bytes);
+    let left = human::bytes(status.dirty_bytes as f64);
     let long = is_long.then(|| {
-        let most = Duration::from_us(options.detach_us_max);
+        let most = human::duration(options.detach_us_max as f64);
         format!("Detaching the flash takes longer than {most}; {left} are left")
     });
     found.extend(seen.set(Kind::Detach, long, "Detaching has ended"));
     if let Some(budget) = &status.write_budget {
         let used_up = (budget.today_used > 1.0).then(|| {
-            let [written, allowed] = [budget.today_bytes, budget.bytes_per_day as u64].map(ByteSize::new);
+            let [written, allowed] = [budget.today_bytes as f64, budget.bytes_per_day].map(human::bytes);
             format!("Today's budget of flash writes is used up: {written} of {allowed}")
         });
         found.extend(seen.set(Kind::Budget, used_up, "Flash writes are within their budget again"));
@@ -114,8 +114,8 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
             let is = Window::at(now, status);
             let p99_us = window.as_ref().and_then(|before| is.miss_p99_us(before));
             let slow = p99_us.filter(|us| *us > most as f64).map(|us| {
-                let (found, most) = (us / 1000.0, Duration::from_us(most));
-                format!("The p99 of reads that miss was {found:.1} ms in the last minute; the limit is {most}")
+                let [found, most] = [us, most as f64].map(human::duration);
+                format!("The p99 of reads that miss was {found} in the last minute; the limit is {most}")
             });
             seen.window = Some(is);
             found.extend(seen.set(Kind::Misses, slow, "Reads that miss are as fast as before"));
@@ -171,7 +171,10 @@ mod tests {
         assert!(reports(&mut alarms, 100, detaching()).is_empty());
         assert!(reports(&mut alarms, 160, detaching()).is_empty());
         let late = reports(&mut alarms, 161, detaching());
-        assert_eq!(late, [(Severity::Warning, "Detaching the flash takes longer than 1min; 3MiB are left".to_owned())]);
+        assert_eq!(
+            late,
+            [(Severity::Warning, "Detaching the flash takes longer than 1 min; 3 MiB are left".to_owned())]
+        );
         assert!(reports(&mut alarms, 170, detaching()).is_empty());
         assert_eq!(reports(&mut alarms, 171, named()), [(Severity::Info, "Detaching has ended".to_owned())]);
     }
@@ -189,7 +192,7 @@ mod tests {
             ..named()
         };
         assert!(reports(&mut alarms, 1, used(1.0)).is_empty());
-        let text = "Today's budget of flash writes is used up: 2GiB of 1GiB".to_owned();
+        let text = "Today's budget of flash writes is used up: 2 GiB of 1 GiB".to_owned();
         assert_eq!(reports(&mut alarms, 2, used(2.0)), [(Severity::Warning, text)]);
         assert_eq!(reports(&mut alarms, 3, used(0.0))[0].0, Severity::Info);
     }
@@ -207,7 +210,7 @@ mod tests {
         let mut alarms = Alarms::new(OPTIONS());
         assert!(reports(&mut alarms, 100, reads(5000, 0, 0)).is_empty());
         assert!(reports(&mut alarms, 159, reads(5900, 98, 2)).is_empty(), "the minute is not over");
-        let text = "The p99 of reads that miss was 37.5 ms in the last minute; the limit is 20ms".to_owned();
+        let text = "The p99 of reads that miss was 37.5 ms in the last minute; the limit is 20 ms".to_owned();
         assert_eq!(reports(&mut alarms, 160, reads(5900, 98, 2)), [(Severity::Warning, text)]);
         assert_eq!(reports(&mut alarms, 220, reads(7900, 298, 2))[0].0, Severity::Info);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use flashwise_engine::inventory::Presence;
 use flashwise_engine::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus};
 
@@ -64,7 +64,7 @@ fn of_disks(
         happened(Severity::Warning, format!("The disk {path} went"));
     }
     for (path, is) in now.iter().filter(|(path, is)| before.get(*path) != Some(is)) {
-        happened(Severity::Info, format!("The disk {path} of {} came", ByteSize::new(is.size_bytes)));
+        happened(Severity::Info, format!("The disk {path} of {} came", human::bytes(is.size_bytes as f64)));
     }
 }
 
@@ -107,8 +107,8 @@ mod tests {
         let expected = [
             "The disk /dev/sdb went",
             "The disk /dev/sdc went",
-            "The disk /dev/sdc of 1GiB came",
-            "The disk /dev/sdd of 2GiB came",
+            "The disk /dev/sdc of 1 GiB came",
+            "The disk /dev/sdd of 2 GiB came",
         ];
         assert_eq!(told, expected);
     }

@@ -1,7 +1,7 @@
 //! What a change would do, before it is made.
 
 use flashwise_core::cache::settings::{Setting, Settings};
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use flashwise_engine::inventory::DiskInfo;
 use flashwise_engine::pool::plan::lost;
 use flashwise_engine::status::VolumeStatus;
@@ -63,11 +63,11 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
         match name {
             "policy" => does.push(format!(
                 "The new policy begins with the {} that are cached; what it has not seen it learns anew.",
-                ByteSize::new(status.cached_blocks * flashwise_core::format::BLOCK_BYTES as u64)
+                human::bytes(status.cached_blocks as f64 * flashwise_core::format::BLOCK_BYTES as f64)
             )),
             "write-mode" if before == "write-back" && status.dirty_bytes > 0 => does.push(format!(
                 "{} that are dirty now stay dirty until they are written back.",
-                ByteSize::new(status.dirty_bytes)
+                human::bytes(status.dirty_bytes as f64)
             )),
             "write-mode" if after == "write-back" => {
                 does.push("What is written from then on is for some time only on flash.".to_owned());
@@ -83,7 +83,7 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
 pub fn of_detach(status: &VolumeStatus) -> Plan {
     let dirty = match status.dirty_bytes {
         0 => "Nothing is dirty: nothing has to be written back.".to_owned(),
-        bytes => format!("{} are written back to {}, which may take long.", ByteSize::new(bytes), status.backend),
+        bytes => format!("{} are written back to {}, which may take long.", human::bytes(bytes as f64), status.backend),
     };
     let clients = match status.clients.len() {
         0 => "No client has the volume open.".to_owned(),
@@ -122,8 +122,8 @@ mod tests {
         let mut does = plan.does;
         does.sort();
         let expected = [
-            "3MiB that are dirty now stay dirty until they are written back.",
-            "The new policy begins with the 1MiB that are cached; what it has not seen it learns anew.",
+            "3 MiB that are dirty now stay dirty until they are written back.",
+            "The new policy begins with the 1 MiB that are cached; what it has not seen it learns anew.",
             "This holds until the server is started again.",
             "dirty-age stays 15min.",
             "policy changes from larc to lru.",
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn detaching_says_what_is_written_back() {
         let plan = of_detach(&status());
-        assert_eq!(plan.does[0], "3MiB are written back to /dev/sda, which may take long.");
+        assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda, which may take long.");
         assert!(plan.destroys);
         let clean = of_detach(&VolumeStatus { dirty_bytes: 0, ..status() });
         assert_eq!(clean.does[0], "Nothing is dirty: nothing has to be written back.");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flashwise_core::quantity::ByteSize;
+use flashwise_core::human;
 use flashwise_engine::inventory::{DiskInfo, Presence};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
@@ -80,13 +80,14 @@ impl PoolChange {
             PoolChange::KeepDisk(number) => format!("Disk {number} is not emptied any more, and stays"),
             PoolChange::GiveUpDisk(number, _) => format!("The missing disk {number} was given up"),
             PoolChange::Create(new) => {
-                format!("The logical disk {} of {} was made", new.name, ByteSize::new(new.size_bytes))
+                format!("The logical disk {} of {} was made", new.name, human::bytes(new.size_bytes as f64))
             }
             PoolChange::Alter(name, change) => {
-                let size = change.size_bytes.map(|bytes| format!("has {}", ByteSize::new(bytes)));
+                let size = change.size_bytes.map(|bytes| format!("has {}", human::bytes(bytes as f64)));
                 let cached = change.cached.map(|cached| if cached { "is cached" } else { "is not cached" }.to_owned());
                 let mode = change.mode.as_ref().map(|mode| format!("has the mode {mode}"));
-                let pinned = change.pinned_ram_bytes.map(|bytes| format!("has {} of RAM kept", ByteSize::new(bytes)));
+                let pinned =
+                    change.pinned_ram_bytes.map(|bytes| format!("has {} of RAM kept", human::bytes(bytes as f64)));
                 let now: Vec<_> = size.into_iter().chain(cached).chain(mode).chain(pinned).collect();
                 format!("The logical disk {name} {} now", now.join(" and "))
             }

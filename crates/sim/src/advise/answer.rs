@@ -1,12 +1,12 @@
 //! The answer of a search: the purchase, the alternatives, or the reasons to buy nothing.
 
-use flashwise_trace::human;
+use flashwise_core::human;
 
 use super::alone;
 use super::certainty;
 use super::search::{Found, Guess, Search, busiest};
 use super::sentences::{self, FASTEST, LONGEST, overload};
-use super::words::{is_of_ram, latency, money, years};
+use super::words::{is_of_ram, latency, money};
 use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without};
 
 /// Largest share of the latency for a cache to be called faster.
@@ -232,7 +232,8 @@ fn misses(search: &Search, cache: &AdvisedCache) -> String {
     let slow = targets.latency_us.filter(|most| cache.latency_mean_us > *most);
     let slow = slow.map(|most| format!("takes {} in place of {}", latency(cache.latency_mean_us), latency(most)));
     let short = cache.cache_lifetime_years.filter(|years| *years < targets.years);
-    let short = short.map(|found| format!("lasts {} in place of {}", years(found), years(targets.years)));
+    let short =
+        short.map(|found| format!("lasts {} in place of {}", human::lifetime(found), human::lifetime(targets.years)));
     let missed: Vec<String> = [overload(cache), slow, short].into_iter().flatten().collect();
     if missed.is_empty() { "waits cost more".to_owned() } else { missed.join(", and ") }
 }

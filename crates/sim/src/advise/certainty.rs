@@ -1,7 +1,7 @@
 //! Certainty of an advice: the length of the trace, the counted accesses, the errors of estimates, and the waits in the
 //! worst interval.
 
-use flashwise_trace::human;
+use flashwise_core::human;
 use serde::Serialize;
 
 use super::cache::AdvisedCache;
@@ -35,7 +35,7 @@ pub(super) fn of(search: &Search, answer: Option<&AdvisedCache>) -> Checked {
     let length = match search.days {
         None => format!("{accesses}, without times: nothing is said per day or year"),
         Some(days) => {
-            let time = human::duration((days * 86_400e6) as u64);
+            let time = human::seconds(days * 86_400.0);
             if let Some(caveat) = caveat::of_rates(days * 86_400.0) {
                 cautions.push(format!("The trace is short: {caveat}."));
             }

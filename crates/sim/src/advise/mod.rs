@@ -16,6 +16,7 @@ mod ways;
 mod words;
 mod workload;
 
+use flashwise_core::human;
 use flashwise_device::offers::Catalogue;
 use flashwise_trace::progress::Progress;
 use serde::Serialize;
@@ -194,17 +195,8 @@ impl Targets {
     /// The targets in words.
     pub fn words(&self) -> String {
         let latency = self.latency_us.map(words::latency);
-        let years = (self.years > 0.0).then(|| format!("{} years", shown(self.years)));
+        let years = (self.years > 0.0).then(|| human::lifetime(self.years));
         let words: Vec<String> = [latency, years].into_iter().flatten().collect();
         words.join(" and ")
-    }
-}
-
-/// A number with up to two decimals, more where it is small.
-pub(crate) fn shown(number: f64) -> String {
-    let text = if number >= 0.1 || number == 0.0 { format!("{number:.2}") } else { format!("{number:.2e}") };
-    match text.contains('e') {
-        true => text,
-        false => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
     }
 }

@@ -1,11 +1,11 @@
 //! An advice in sentences. The first names the purchase and the resulting waits.
 
-use flashwise_trace::human;
+use flashwise_core::human;
 
 use super::alone::RAM_ONLY;
 use super::search::busiest;
-use super::words::{is_of_ram, latency, money, ram, years};
-use super::{Advice, AdvisedCache, Alternative, Verdict, shown};
+use super::words::{is_of_ram, latency, money};
+use super::{Advice, AdvisedCache, Alternative, Verdict};
 
 /// A cache that makes the storage faster by less than this share is not worth its price.
 const GAIN_MIN: f64 = 0.1;
@@ -24,7 +24,7 @@ pub(super) fn of(advice: &Advice) -> Vec<String> {
             let flash = advice.alternatives.first().map(|Alternative { cache, .. }| {
                 format!("Of caches of flash, {} for {} meets the targets too.", name(cache), words.price(cache))
             });
-            let what = format!("{} of RAM and no flash", ram(cache.ram_bytes));
+            let what = format!("{} of RAM and no flash", human::bytes(cache.ram_bytes as f64));
             let words = [words.buy(cache, &what), words.beside(cache), words.settings(cache)];
             words.into_iter().chain(flash).collect()
         }
@@ -44,8 +44,11 @@ pub(super) fn overload(cache: &AdvisedCache) -> Option<String> {
 fn overload_by(cache: &AdvisedCache, before: &str) -> Option<String> {
     let busiest = busiest(cache);
     let which = if cache.storage_utilisation == Some(busiest) { "storage" } else { "flash" };
-    let times =
-        if busiest < 1.01 { "more than".to_owned() } else { format!("{before}{} times", shown(floor(busiest))) };
+    let times = if busiest < 1.01 {
+        "more than".to_owned()
+    } else {
+        format!("{before}{} times", human::number(floor(busiest)))
+    };
     (busiest > 1.0).then(|| format!("the {which} gets {times} the work it can do"))
 }
 
@@ -74,11 +77,11 @@ impl Words<'_> {
             .unwrap_or_else(|| "Without".to_owned());
         let uncached = latency(self.advice.no_cache.latency_mean_us);
         let lasts = cache.cache_lifetime_years.filter(|_| cache.device != RAM_ONLY);
-        let lasts = lasts.map(|found| format!(", and the flash lasts {}", years(found))).unwrap_or_default();
+        let lasts = lasts.map(|found| format!(", and the flash lasts {}", human::lifetime(found))).unwrap_or_default();
         let waits = match cache.waiting_cost > 0.0 {
             true => {
                 let cost = money(cache.cost, &self.advice.currency);
-                format!(" With the waits of {} years it costs {cost}.", shown(self.advice.targets.years))
+                format!(" With the waits of {} it costs {cost}.", human::lifetime(self.advice.targets.years))
             }
             false => String::new(),
         };
@@ -98,7 +101,7 @@ impl Words<'_> {
             "Run {}{behind}, {}, with {} of the flash kept free: {} of the accesses hit{per_day}.",
             cache.policy,
             cache.write_mode,
-            human::percent(cache.over_provision).replace(".00", ""),
+            human::percent(cache.over_provision),
             human::percent(cache.hit_ratio),
         )
     }
@@ -187,7 +190,7 @@ pub(super) fn worst(cache: &AdvisedCache) -> Option<String> {
 
 /// Describes a purchase.
 fn name(cache: &AdvisedCache) -> String {
-    let size = ram(cache.ram_bytes);
+    let size = human::bytes(cache.ram_bytes as f64);
     if cache.device == RAM_ONLY {
         return format!("{size} of RAM without flash");
     }

@@ -18,17 +18,17 @@ figures! {
         /// Times of the requests: `none`, `trace` or `closed`, with options.
         arrivals: String, "";
         /// Mean latency: of a block access if requests do not wait, otherwise of a request until its answer.
-        latency_mean_us: f64, "us", "latency us", "mean, of a block access, or of a request where requests wait";
+        latency_mean_us: f64, "us", "latency", "mean, of a block access, or of a request where requests wait";
         /// The latency that half of them do not exceed.
-        latency_p50_us: f64, "us", "p50", "", Show::Digits(0);
+        latency_p50_us: f64, "us", "p50", "";
         /// The latency that 95 % do not exceed.
-        latency_p95_us: f64, "us", "p95", "", Show::Digits(0);
+        latency_p95_us: f64, "us", "p95", "";
         /// The latency that 99 % do not exceed.
-        latency_p99_us: f64, "us", "p99", "", Show::Digits(0);
+        latency_p99_us: f64, "us", "p99", "";
         /// The latency that 99.9 % do not exceed.
-        latency_p999_us: f64, "us", "p99.9", "", Show::Digits(0);
+        latency_p999_us: f64, "us", "p99.9", "";
         /// The longest latency.
-        latency_max_us: f64, "us", "max", "", Show::Digits(0);
+        latency_max_us: f64, "us", "max", "";
         /// Mean latency of the worst interval. A run has at most 48 equal ones, unless they exceed an hour. None if requests do not wait.
         latency_worst_us: Option<f64>, "us";
         /// Start of that interval, after the first counted request.
@@ -36,7 +36,7 @@ figures! {
         /// Length of that interval.
         latency_worst_seconds: Option<f64>, "s";
         /// Requests answered per second of a closed loop.
-        requests_per_s: Option<f64>, "requests a second", "requests/s", "", Show::Digits(0);
+        requests_per_s: Option<f64>, "requests a second", "requests/s", "";
         /// The work of the busiest device of the cache, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
         cache_utilisation: Option<f64>, "share", "cache use", "work of the busiest device, per time of its channels";
         /// The work of the busiest device of the storage, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
@@ -46,9 +46,9 @@ figures! {
         /// Latency over lifetime: microseconds of `latency_mean_us` per year of `lifetime_years`.
         latency_over_lifetime: f64, "us a year", "us per year", "latency over lifetime", Show::Rate;
         /// `w_c`: writes per cell of the cache and second.
-        cache_write_rate: f64, "writes a cell and second", "cache writes", "per cell and second", Show::Exponent;
+        cache_write_rate: f64, "writes a cell and second", "cache writes", "per cell and second";
         /// `w_s`: writes per cell of the storage and second.
-        storage_write_rate: f64, "writes a cell and second", "storage writes", "the same", Show::Exponent;
+        storage_write_rate: f64, "writes a cell and second", "storage writes", "the same";
     }
 }
 

@@ -1,6 +1,6 @@
 //! Caveats about the figures of a row.
 
-use flashwise_trace::human;
+use flashwise_core::human;
 
 /// Rates per day measured over less time are extrapolated. The traces of Cheng et al., USENIX ATC 2016, take a day or more (section 5).
 const MEASURED_SECONDS_MIN: f64 = 86_400.0;
@@ -15,7 +15,7 @@ pub fn of_rates(seconds: f64) -> Option<String> {
     if seconds <= NO_TIME_SECONDS {
         return Some("no time passes in the trace: rates and lifetimes have no meaning".to_owned());
     }
-    let time = human::duration((seconds * 1e6) as u64);
+    let time = human::seconds(seconds);
     Some(format!("rates per day and lifetimes are extrapolated from {time}"))
 }
 
@@ -34,9 +34,9 @@ mod tests {
     #[test]
     fn rates_from_less_than_a_day_have_a_caveat() {
         assert_eq!(of_rates(86_400.0), None);
-        let minutes = "rates per day and lifetimes are extrapolated from 2 min 30 s";
+        let minutes = "rates per day and lifetimes are extrapolated from 2.5 min";
         assert_eq!(of_rates(150.0).as_deref(), Some(minutes));
-        assert!(of_rates(86_399.0).is_some_and(|text| text.ends_with("from 23 h 59 min")));
+        assert!(of_rates(86_399.0).is_some_and(|text| text.ends_with("from 1 d")));
         assert!(of_rates(1e-6).is_some_and(|text| text.starts_with("no time passes")));
     }
 }

@@ -69,11 +69,11 @@ figures! {
         /// Requests, including flushes.
         requests: u64, "requests";
         /// Erasures per request.
-        erase_ratio: f64, "erasures per request", "erased each", "erasures per request", Show::Digits(5);
+        erase_ratio: f64, "erasures per request", "erased each", "erasures per request";
         /// Read and write accesses of the backend.
         backend_accesses: u64, "accesses", "backend", "times that it was read or written";
         /// Accesses of the backend per request; one request may cause several.
-        backend_ratio: f64, "accesses per request", "backend each", "accesses of the backend per request", Show::Digits(4);
+        backend_ratio: f64, "accesses per request", "backend each", "accesses of the backend per request";
         /// Blocks read from the backend.
         backend_read_blocks: u64, "blocks";
         /// Blocks that clients wrote to the backend past the flash.
@@ -81,13 +81,13 @@ figures! {
         /// Blocks written back.
         destaged_blocks: u64, "blocks", "written back", "";
         /// Mean time from a request to its answer, over reads and writes; empty if there was none.
-        latency_mean_us: Option<f64>, "us", "latency us", "mean, of requests that come one after the other", Show::Digits(1);
+        latency_mean_us: Option<f64>, "us", "latency", "mean, of requests that come one after the other";
         /// The same for reads.
-        read_latency_mean_us: Option<f64>, "us", "read us", "", Show::Digits(1);
+        read_latency_mean_us: Option<f64>, "us", "read latency", "";
         /// The same for writes, trims and zeroes.
-        write_latency_mean_us: Option<f64>, "us", "write us", "", Show::Digits(1);
+        write_latency_mean_us: Option<f64>, "us", "write latency", "";
         /// Bytes read and written per second until the last answer; empty if no time passed.
-        throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "", Show::Digits(1);
+        throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "";
         /// Flash writes among `flash_metadata_blocks` that only fill pages.
         flash_padding_blocks: u64, "blocks", "filled", "what is among metadata to fill flash pages";
     }

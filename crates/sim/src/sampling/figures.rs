@@ -1,7 +1,7 @@
 //! Figures of a row about the accuracy of estimates from a sample.
 
+use flashwise_core::human;
 use flashwise_core::quantity::Share;
-use flashwise_trace::human;
 use flashwise_trace::sampling::Sample;
 
 use super::estimate::{Regression, Uncertainty};
@@ -115,7 +115,7 @@ impl SampleFigures {
         };
         let found = match groups == self.sample_capacity_blocks as f64 {
             true => human::counted(self.sample_capacity_blocks, "sampled block"),
-            false => format!("{groups:.0} groups of {}", human::bytes(self.sample_group_bytes as f64)),
+            false => format!("{} groups of {}", human::number(groups), human::bytes(self.sample_group_bytes as f64)),
         };
         Some(format!("the sample is small: {found} fill the cache, expected {expected}"))
     }
@@ -152,7 +152,7 @@ mod tests {
     fn a_sample_that_is_too_small_says_how_large_it_should_be() {
         let said = "the sample is small: 40 sampled blocks fill the cache, expected --sample 10%";
         assert_eq!(caveat(0.01, 40.0).as_deref(), Some(said));
-        let said = "the sample is small: 3 groups of 64.0 KiB fill the cache, expected a run without --sample";
+        let said = "the sample is small: 3 groups of 64 KiB fill the cache, expected a run without --sample";
         assert_eq!(caveat(0.01, 3.0).as_deref(), Some(said));
         assert_eq!((caveat(0.01, GROUPS_MIN), caveat(1.0, 1.0)), (None, None));
     }

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use flashwise_core::human;
 use flashwise_trace::error::TraceError;
-use flashwise_trace::human;
 use flashwise_trace::output::name_of;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::room::free_bytes;

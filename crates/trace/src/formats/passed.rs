@@ -1,6 +1,6 @@
 //! Counts skipped lines of a text by reason.
 
-use crate::human::{count, counted};
+use flashwise_core::human::{count, counted};
 
 /// The reason why a line is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

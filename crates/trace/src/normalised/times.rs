@@ -3,7 +3,7 @@
 use flashwise_core::quantity::Share;
 use serde::{Deserialize, Serialize};
 
-use crate::human;
+use flashwise_core::human;
 
 /// The figures of a trace's request times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::error::TraceError;
 use crate::files::{name_of, temporary_file};
 use crate::formats::Batch;
-use crate::human;
 use crate::normalised::trace::Trace;
 use crate::normalised::{Description, Normaliser, Settings, check_block_size};
 use crate::output::{output_name, write_whole};
@@ -15,6 +14,7 @@ use crate::progress::Progress;
 use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Requests, about, block_size_bytes};
+use flashwise_core::human;
 
 /// The options for joining traces.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,7 +165,7 @@ impl Timeline<'_> {
             behind_us.saturating_add((SECOND_US - behind_us % SECOND_US) % SECOND_US)
         } else if behind_us < -GAP_US_MIN.max(self.longest_us) {
             let gap_us = behind_us.saturating_neg();
-            let gap = human::duration(gap_us.unsigned_abs());
+            let gap = human::duration(gap_us.unsigned_abs() as f64);
             let what = format!("it begins {gap} after {} ends: the gap is left out of all times and rates", last.name);
             self.progress.note(&name, &what);
             gap_us % SECOND_US - gap_us
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(
             notes,
             [
-                format!("b: it begins 1 d 23 h after a ends: {left_out}"),
+                format!("b: it begins 2 d after a ends: {left_out}"),
                 format!("d: it begins 1 h after c ends: {left_out}")
             ]
         );
@@ -345,7 +345,7 @@ mod tests {
         let (trace, _) = join_with_requests(&paths, &Settings::default(), &notes).unwrap();
         assert_eq!((trace.times().duration_us(), trace.times().late_requests), (2_500_000, 0));
         let notes = notes.0.into_inner().unwrap();
-        assert!(notes.len() == 1 && notes[0].contains("r.000002.csv: it begins 2 d 23 h after "), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("r.000002.csv: it begins 3 d after "), "{notes:?}");
     }
 
     #[test]

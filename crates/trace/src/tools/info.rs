@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::Trace;
-use crate::human;
 use crate::normalised::trace::Accesses;
 use crate::sampling::Sample;
 use crate::tools::pass::About;
 use crate::tools::reuse::MinimalDistances;
+use flashwise_core::human;
 
 /// The characteristics of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -211,8 +211,8 @@ impl Info {
             ("columns", or_none(self.columns.clone())),
             ("block size", bytes(self.block_size_bytes)),
             ("volumes", human::count(self.volumes)),
-            ("duration", human::duration(self.duration_us)),
-            ("  requests per second", or_none(self.requests_per_s.map(human::per_second))),
+            ("duration", human::duration(self.duration_us as f64)),
+            ("  requests per second", or_none(self.requests_per_s.map(human::number))),
             ("  bytes per second", or_none(self.bytes_per_s.map(human::bytes))),
             ("out of order", human::count(self.out_of_order_requests)),
             ("absurd times", human::count(self.absurd_requests)),

@@ -101,7 +101,7 @@ impl Case {
                 return None;
             }
             // A kernel may write such long requests.
-            Ok((_, notes)) if notes.iter().any(|note| note.contains("most of its requests have 2.0 MiB")) => {
+            Ok((_, notes)) if notes.iter().any(|note| note.contains("most of its requests have 2 MiB")) => {
                 return None;
             }
             Ok((found, _)) => format!("read as {found:?}"),

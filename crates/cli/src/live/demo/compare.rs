@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use flashwise_core::human;
 use flashwise_engine::status::{Comparison, VolumeStatus};
 use flashwise_engine::volume::Volume;
 use flashwise_server::server::Server;
-use flashwise_trace::human;
 use serde_json::Value;
 
 use super::client::{Client, Load};
@@ -72,13 +72,13 @@ fn compare(
     let answer = api.post("/v1/page")?;
     let page = answer.get("url").and_then(Value::as_str).context("the answer has no url")?;
     let say = |text: &str| writeln!(std::io::stdout(), "{}", fit::sentences(text, 9, fit::width()));
-    let duration = human::duration(time.as_micros() as u64);
+    let duration = human::seconds(time.as_secs_f64());
     let api = place.api();
     let about = [
         format!("For {duration}, the same requests go to a volume with a cache and to one without."),
         format!("  disks  {BACKEND_MIB} MiB each, in files; each read and write takes {DISK_MS} ms, one at a time"),
         format!("  cache  {FLASH_MIB} MiB of flash, in a file, and {RAM_KIB} KiB of RAM; {policy}; empty at the start"),
-        "  load   one client, requests of 4 KiB, 70 % of them reads, blocks from a Zipf distribution".to_owned(),
+        "  load   one client, requests of 4 KiB, 70% of them reads, blocks from a Zipf distribution".to_owned(),
         format!("  page   {page}"),
         format!("         The address works once. For another: flashwise page --api {api}"),
     ];
@@ -117,7 +117,7 @@ fn load(place: &Place, volumes: [&Arc<Volume>; 2], time: Duration, ending: &Atom
         }
         if now - shown >= SHOWN_EVERY {
             shown = now;
-            let [cached, uncached] = volumes.map(|volume| mean_us(&volume.status(), "read").map(duration));
+            let [cached, uncached] = volumes.map(|volume| mean_us(&volume.status(), "read").map(human::duration));
             if let (Some(cached), Some(uncached)) = (cached, uncached) {
                 bar.rename(format!("a read takes {cached} with the cache, {uncached} without"));
             }
@@ -136,25 +136,22 @@ fn mean_us(volume: &VolumeStatus, operation: &str) -> Option<f64> {
     found.map(|latency| latency.mean_us)
 }
 
-fn duration(us: f64) -> String {
-    human::duration(us.round() as u64)
-}
-
 /// The result in at most three sentences, or `None` if a volume has answered no read.
 fn result(cached: &VolumeStatus, uncached: &VolumeStatus) -> Option<String> {
     let (with, without) = (mean_us(cached, "read")?, mean_us(uncached, "read")?);
     let faster = without / with;
     let reads = if faster >= 1.05 {
         format!(
-            "Reads were {faster:.1} times as fast with the cache: {} on average instead of {}.",
-            duration(with),
-            duration(without)
+            "Reads were {} times as fast with the cache: {} on average instead of {}.",
+            human::number(faster),
+            human::duration(with),
+            human::duration(without)
         )
     } else {
         format!(
             "Reads were no faster with the cache: {} on average, and {} without it.",
-            duration(with),
-            duration(without)
+            human::duration(with),
+            human::duration(without)
         )
     };
     let [of_cached, of_uncached] = [cached, uncached].map(|volume| volume.cache.backend_read_blocks);
@@ -170,8 +167,8 @@ fn result(cached: &VolumeStatus, uncached: &VolumeStatus) -> Option<String> {
         (Some(with), Some(without)) => {
             format!(
                 " Writes, answered from RAM as by the write cache of a disk, took {} instead of {}; the flash was written with {flash}.",
-                duration(with),
-                duration(without)
+                human::duration(with),
+                human::duration(without)
             )
         }
         _ => String::new(),
@@ -205,12 +202,12 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "Reads were 4.0 times as fast with the cache: {} on average instead of {}. 75.00% of the reads were hits, which avoided \
+                "Reads were 4 times as fast with the cache: {} on average instead of {}. 75% of the reads were hits, which avoided \
                  7,500 of 10,000 disk reads. Writes, answered from RAM as by the write cache of a disk, took {} instead of {}; the flash was written with {}.",
-                duration(1000.0),
-                duration(4000.0),
-                duration(200.0),
-                duration(4000.0),
+                human::duration(1000.0),
+                human::duration(4000.0),
+                human::duration(200.0),
+                human::duration(4000.0),
                 human::bytes((3 << 20) as f64)
             )
         );

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::cache::settings::Setting;
+use flashwise_core::human;
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::server::Server;
-use flashwise_trace::human;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::fit;
@@ -80,7 +80,7 @@ impl Demo {
         writeln!(out, "{}", fit::sentences(&served, 0, fit::width()))?;
         let begun = Instant::now();
         let loaded = self.load(&place.socket(), ending);
-        let took = human::duration(begun.elapsed().as_micros() as u64);
+        let took = human::seconds(begun.elapsed().as_secs_f64());
         let shown = loaded.and_then(|done| {
             writeln!(out, "{} over NBD in {took}. Its status:\n", human::counted(done, "request"))?;
             Status::of(ApiOptions::at(place.api())).run()

@@ -27,6 +27,7 @@ FOLDER = Path(sys.argv[3])
 MIB = 1 << 20
 PATIENCE_MS = 30_000
 TABS_MAX = 120
+CORE = Path(__file__).parents[4] / "core"
 AXE = Axe()
 
 # How far an element is from the focus, in presses of Tab: less than zero if it comes before it. About so many, as radio buttons of a group are one stop.
@@ -265,7 +266,7 @@ def see_load(hand):
         return re.search(busy, card.inner_text()) and re.search(rf"\d+ volumes, {busy}", all_of)
 
     until("requests are counted, of the pool and of all volumes", is_shown)
-    expect(figure("Hit ratio")).to_have_text(re.compile(r"^[1-9][\d.]* %since the start"))
+    expect(figure("Hit ratio")).to_have_text(re.compile(r"^[1-9][\d.]*%since the start"))
     spark = figure("Hit ratio").get_by_role("img")
     # A line needs the reads of two seconds.
     until("the hit ratio has a line", lambda: client.read_from(0, 4096) and spark.is_visible())
@@ -332,7 +333,7 @@ def make_logical_disks(hand, name):
     hand.type(change.get_by_label("Reserved RAM"), "0.5")
     hand.tick(change.get_by_role("checkbox"))
     hand.press(change.get_by_role("button", name="Review the change"))
-    hand.confirm(None, f"{name} grows from 12MiB to 13MiB.", f"Change logical disk {name}")
+    hand.confirm(None, f"{name} grows from 12 MiB to 13 MiB.", f"Change logical disk {name}")
     hand.told(f"{name} is changed.")
     hand.is_at_row(name)
     now = logical(name)
@@ -350,7 +351,7 @@ def make_logical_disks(hand, name):
     assert logical(name)["cached"]
     expect(page.get_by_role("table", name="Logical disks")).to_contain_text("14 MiB")
     hand.press(page.get_by_role("button", name=f"Delete {name}", exact=True))
-    hand.confirm(name, f"The data on {name}, 14MiB, is lost.", f"Delete logical disk {name}")
+    hand.confirm(name, f"The data on {name}, 14 MiB, is lost.", f"Delete logical disk {name}")
     hand.told(f"{name} is deleted.")
     expect(page.get_by_role("heading", level=2)).to_be_focused()
     assert logical(name) is None
@@ -509,7 +510,7 @@ def make_a_volume(hand, name):
     hand.type(form.get_by_label("2. Disk: a block device or a file"), str(backend))
     hand.press(review)
     assert api("GET", f"/v1/volumes/{name}")[0] == 404, "nothing happens before it was confirmed"
-    hand.confirm(None, f"Volume {name} has 8MiB of {backend}. Its data stays.", f"Make volume {name}")
+    hand.confirm(None, f"Volume {name} has 8 MiB of {backend}. Its data stays.", f"Make volume {name}")
     hand.told(f"The volume {name} is served.")
     client = Nbd(name)
     assert client.read_from(MIB, MIB) == data[MIB : 2 * MIB]
@@ -716,6 +717,20 @@ VIEWS = {
 }
 
 
+def check_numbers(page):
+    """The page formats numbers as the server and the command line do."""
+    examples = [line.split(" ", 2) for line in (CORE / "src/human/examples.txt").read_text().splitlines()]
+    shown = page.evaluate(
+        """async examples => {
+            const numbers = await import("/page/numbers.mjs");
+            return examples.map(([kind, value]) => numbers[kind](Number(value)).replaceAll("\u00a0", " "));
+        }""",
+        examples,
+    )
+    wrong = [(example, text) for example, text in zip(examples, shown) if example[2] != text]
+    assert not wrong, wrong
+
+
 def check_view(page, name):
     """Nothing for axe, and nothing that has to be scrolled sideways."""
     found = AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
@@ -771,6 +786,7 @@ def main():
             sign_in(hand, "sesame")
             state = hand.page.get_by_text("a disk is missing" if name == "two" else "2 disks are missing")
             expect(state).to_be_visible()
+            check_numbers(hand.page)
             see_load(hand)
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")

@@ -389,14 +389,14 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     let pool = tank.open();
     let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
     let plan = pool.plan_create(&NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
-    says(&plan, "A logical disk a of 20MiB is made in pool ");
-    says(&plan, "It takes 20MiB of the pool at once.");
-    says(&plan, "87 % of the pool are in use then");
+    says(&plan, "A logical disk a of 20 MiB is made in pool ");
+    says(&plan, "It takes 20 MiB of the pool at once.");
+    says(&plan, "87% of the pool are in use then");
     assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());
     let plan = pool.plan_create(&new("a", 64 * MIB)).unwrap();
-    says(&plan, "Logical disks have 64MiB together then, and the pool 2");
+    says(&plan, "Logical disks have 64 MiB together then, and the pool 2");
     let pinned = |bytes| NewLogical { pinned_ram_bytes: bytes, ..new("a", MIB) };
-    says(&pool.plan_create(&pinned(8192)).unwrap(), "8KiB of the pool's RAM are kept for what was read of a last.");
+    says(&pool.plan_create(&pinned(8192)).unwrap(), "8 KiB of the pool's RAM are kept for what was read of a last.");
     let refused = [
         NewLogical { thick: true, ..new("a", 64 * MIB) },
         pinned(5000),
@@ -412,18 +412,18 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
 
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
     write(&disk, 0, 2 * CHUNK, 1).unwrap();
-    says(&pool.plan_grow("a", 2 * MIB).unwrap(), "a grows from 1MiB to 2MiB.");
+    says(&pool.plan_grow("a", 2 * MIB).unwrap(), "a grows from 1 MiB to 2 MiB.");
     let [plan, done] = [pool.plan_grow("a", MIB).err(), pool.grow_logical("a", MIB).err()];
     assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
     let plan = pool.plan_delete("a").unwrap();
-    says(&plan, "The data on a, 128KiB, is lost.");
+    says(&plan, "The data on a, 128 KiB, is lost.");
     assert!(plan.destroys && plan.word.as_deref() == Some("a"));
     let guest = disk.enter(Default::default());
     let [plan, done] = [pool.plan_delete("a").err(), pool.delete_logical("a").err()];
     assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
     drop(guest);
 
-    says(&pool.plan_remove(1).unwrap(), "128KiB move from");
+    says(&pool.plan_remove(1).unwrap(), "128 KiB move from");
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
     assert!(pool.plan_remove(7).unwrap_err().to_string().contains("it has no disk 7"));
     // Its own disks are in use, whether they are to be wiped or not.
@@ -482,7 +482,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
         after.ram_read_hits - before.ram_read_hits
     };
     assert_eq!(left(&pool, "a", "b"), 0);
-    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1MiB of the pool's RAM are kept for what was read of a last.");
+    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1 MiB of the pool's RAM are kept for what was read of a last.");
     pool.set_pinned("a", MIB).unwrap();
     assert_eq!((left(&pool, "a", "b"), left(&pool, "b", "a")), (256, 0));
     let a = status(&pool, "a");

@@ -28,10 +28,10 @@ function chartsOf(volume) {
   return [
     { title: "Read hit ratio", shown: numbers.percent, axis: "share", lines: [["hits", field("read_hit_ratio")]] },
     { title: "Latency", shown: numbers.micros, axis: "log", lines: [["median", micros("latency_p50_us")], ["p99", micros("latency_p99_us")]] },
-    { title: "Requests per second", shown: numbers.rate, axis: "decimal", lines: [["reads", field("reads_per_second")], ["writes", field("writes_per_second")]] },
+    { title: "Requests per second", shown: numbers.number, axis: "decimal", lines: [["reads", field("reads_per_second")], ["writes", field("writes_per_second")]] },
     { title: "Throughput", shown: bytesPerSecond, axis: "binary", lines: [["read", field("read_bytes_per_second")], ["written", field("written_bytes_per_second")], ...(volume.flash_bytes > 0 ? [["written to flash", field("flash_written_bytes_per_second")]] : [])] },
     { title: "Dirty data", shown: numbers.bytes, axis: "binary", lines: [["dirty", field("dirty_bytes")]] },
-    ...(volume.flash_bytes > 0 ? [{ title: "Drive writes per day", shown: numbers.rate, axis: "decimal", lines: [["written", perDay], ...(rated == null ? [] : [["rated", () => rated]]), ...(isOwn ? [["budget", () => budget]] : [])] }] : []),
+    ...(volume.flash_bytes > 0 ? [{ title: "Drive writes per day", shown: numbers.number, axis: "decimal", lines: [["written", perDay], ...(rated == null ? [] : [["rated", () => rated]]), ...(isOwn ? [["budget", () => budget]] : [])] }] : []),
   ];
 }
 

@@ -135,7 +135,7 @@ export function Clients({ status, recent }) {
         client.uid ?? "unknown",
         client.tls_names.join(", ") || "none",
         client.caching,
-        rates ? `${numbers.rate(rates.requests)}/s` : "none",
+        rates ? `${numbers.number(rates.requests)}/s` : "none",
         html`${rates ? `${numbers.bytes(rates.read)}/s` : "none"}<small> ${numbers.bytes(client.read_bytes)}</small>`,
         html`${rates ? `${numbers.bytes(rates.written)}/s` : "none"}<small> ${numbers.bytes(client.written_bytes)}</small>`,
         client.number != null && html`<${Act} label=${`Disconnect ${name(client)} from ${client.export}`} text="Disconnect" act=${() => end(client)} />`,

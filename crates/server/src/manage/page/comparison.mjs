@@ -18,7 +18,7 @@ export function Comparison({ status }) {
   const diskReads = sides.map(volume => volume.backend_read_blocks);
   const [cachedRead, uncachedRead] = latency("read", "mean_us");
   const faster = uncachedRead / cachedRead;
-  const verdict = faster >= 1.05 && `Reads are ${faster.toFixed(1)} times as fast with the cache. `;
+  const verdict = faster >= 1.05 && `Reads are ${numbers.number(faster)} times as fast with the cache. `;
   return html`<section aria-label="Comparison">
     <p class="verdict">${verdict}The cache avoided ${numbers.count(Math.max(0, diskReads[1] - diskReads[0]))} of ${numbers.count(diskReads[1])} disk reads.</p>
     <${Table} caption="The same requests, with and without the cache" head=${["Figure", "With the cache", "Without"]} rows=${[

@@ -27,8 +27,8 @@ export function healthOf(disk) {
   const known = (value, text) => (value == null ? [] : [text(value)]);
   return [
     ...(disk.is_failing ? ["it expects to fail"] : []),
-    ...known(disk.wear_percent, percent => `${percent} % of its endurance used`),
-    ...known(disk.spare_percent, percent => `${percent} % spare left`),
+    ...known(disk.wear_percent, percent => `${percent}% of its endurance used`),
+    ...known(disk.spare_percent, percent => `${percent}% spare left`),
     ...known(disk.media_errors, count => counted(count, "media error", "media errors")),
     ...known(disk.reallocated, count => counted(count, "reallocated sector", "reallocated sectors")),
     ...known(disk.temperature_celsius, celsius => `${Math.round(celsius)} °C`),

@@ -20,7 +20,7 @@ export function findingsOf(volume) {
   if (state === "ok" && volume.unwritten_blocks > 0) add("bad", `${name}: ${numbers.count(volume.unwritten_blocks)} written blocks have no place yet. Flushes fail, and the blocks are lost if the server stops.`);
   if (volume.lost_blocks.length > 0) add("bad", `${name} has lost ${numbers.count(volume.lost_blocks.length)} blocks. Reads of them fail.`);
   const rated = volume.drive_writes_per_day_rated;
-  if (rated != null && !isFlashless(volume) && !numbers.isEarly(volume) && volume.drive_writes_per_day > rated) add("warning", `${name} writes its flash ${volume.drive_writes_per_day.toFixed(2)} times a day; it is rated for ${rated}.`);
+  if (rated != null && !isFlashless(volume) && !numbers.isEarly(volume) && volume.drive_writes_per_day > rated) add("warning", `${name} writes its flash ${numbers.number(volume.drive_writes_per_day)} times a day; it is rated for ${rated}.`);
   return found;
 }
 

@@ -42,7 +42,7 @@ export function Volumes({ status, recent, pools }) {
         numbers.bytes(volume.size_bytes),
         isFlashless(volume) ? "none" : numbers.bytes(volume.flash_bytes),
         numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null),
-        rates.has(volume.name) ? `${numbers.rate(rates.get(volume.name).requests)}/s` : "none",
+        rates.has(volume.name) ? `${numbers.number(rates.get(volume.name).requests)}/s` : "none",
         rates.has(volume.name) ? `${numbers.bytes(rates.get(volume.name).bytes)}/s` : "none",
         p99(volume),
         numbers.bytes(volume.dirty_bytes),

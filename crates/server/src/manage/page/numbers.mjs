@@ -1,52 +1,53 @@
-// Numbers as people read them.
+// Numbers as people read them, by the rule of crates/core/src/human.rs: at most three significant digits and one unit.
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-
-/** @param {number} value three significant digits, without an exponent */
-function short(value) {
-  if (value === 0) return "0";
-  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
-  return value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 3) });
-}
-
-/** @param {number} bytes */
-export function bytes(bytes) {
-  let unit = 0;
-  while (Math.abs(bytes) >= 1024 && unit < UNITS.length - 1) {
-    bytes /= 1024;
-    unit += 1;
-  }
-  return `${short(bytes)}\u00a0${UNITS[unit]}`;
-}
+/** @type {[string, number][]} */
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].map((unit, power) => [unit, 1024 ** power]);
+/** @type {[string, number][]} */
+const TIMES_US = [["us", 1], ["ms", 1e3], ["s", 1e6], ["min", 6e7], ["h", 3.6e9], ["d", 8.64e10]];
 
 /** @param {number} value */
 export const count = value => Math.round(value).toLocaleString("en");
 
-/** @param {number} value @returns {string} a rate per second */
-export const rate = value => (value < 10 ? short(value) : count(value));
+/** @param {number} value */
+export function number(value) {
+  const [digits, exponent] = value.toExponential(2).split("e").map(Number);
+  if (exponent >= 3) return count(value);
+  return exponent < -3 ? `${digits}e${exponent}` : String(Number(value.toPrecision(3)));
+}
 
-/** @param {?number} share */
-export const percent = share => (share == null ? "none" : `${(share * 100).toFixed(1)} %`);
+/** @param {number} amount of the first unit @param {[string, number][]} units @returns {string} in the largest unit that leaves at least 1 */
+function inUnits(amount, units) {
+  const rounded = value => (value < 999.5 ? Number(value.toPrecision(3)) : Math.round(value));
+  const at = units.findIndex(([, size], at) => at === units.length - 1 || rounded(amount / size) * size < units[at + 1][1]);
+  return `${number(amount / units[at][1])}\u00a0${units[at][0]}`;
+}
+
+/** @param {number} bytes */
+export const bytes = bytes => inUnits(bytes, SIZES);
 
 /** @param {?number} us */
-export function micros(us) {
-  if (us == null) return "none";
-  if (us < 1000) return `${short(us)}\u00a0us`;
-  return us < 1e6 ? `${short(us / 1000)}\u00a0ms` : `${short(us / 1e6)}\u00a0s`;
+export const micros = us => (us == null ? "none" : us === 0 ? "0\u00a0s" : inUnits(us, TIMES_US));
+
+/** @param {number} seconds */
+export const duration = seconds => micros(seconds * 1e6);
+
+/** @param {?number} share */
+export function percent(share) {
+  if (share == null) return "none";
+  if (share > 0 && share < 1e-5) return "< 0.001%";
+  return share >= 0.9995 && share < 1 ? "> 99.9%" : `${number(100 * share)}%`;
 }
+
+/** @param {number} years */
+export const years = years => (years > 1000 ? "> 1,000" : number(years));
+
+/** @param {number} value in years */
+export const lifetime = value => (years(value) === "1" ? "1 year" : `${years(value).replace(">", "more than")} years`);
 
 /** @returns {string} how long requests of a kind take: median and 99th percentile */
 export function latency(volume, operation) {
   const of = volume.latencies.find(latency => latency.operation === operation);
   return of && of.count > 0 ? `${micros(of.p50_us)}, ${micros(of.p99_us)}` : "none";
-}
-
-/** @param {number} seconds */
-export function duration(seconds) {
-  for (const [unit, length] of /** @type {[string, number][]} */ ([["days", 86400], ["h", 3600], ["min", 60]])) {
-    if (seconds >= 2 * length) return `${count(seconds / length)} ${unit}`;
-  }
-  return `${count(seconds)} s`;
 }
 
 /** @param {number} seconds since 1970 */
@@ -62,13 +63,12 @@ const RATE_KNOWN_SECONDS = 3600;
 export const isEarly = volume => volume.uptime_seconds < RATE_KNOWN_SECONDS;
 
 /** @param {any} volume @returns {string} how long its flash lasts at the rate so far */
-export function years(volume) {
+export function flashLifetime(volume) {
   const { lifetime_years_rated: years, drive_writes_per_day_rated: rated } = volume;
   if (rated == null) return "not rated";
   if (isEarly(volume)) return "too early";
   if (years == null) return "nothing written yet";
-  if (years > 1000) return "more than 1,000 years";
-  return years < 1 ? `${count(years * 365)} days` : `${years.toFixed(1)} years`;
+  return lifetime(years);
 }
 
 /** @param {number} seconds since 1970 @param {number} step between ticks @returns {string} the date, or the time of the day */

@@ -63,9 +63,9 @@ function Spark({ volume }) {
 export function lifetime(volume) {
   if (!volume.flash) return ["no flash", "cache in RAM only"];
   if (isFlashless(volume)) return ["no flash", "it is not in use"];
-  const [written, rated] = [numbers.rate(volume.drive_writes_per_day), volume.drive_writes_per_day_rated];
+  const [written, rated] = [numbers.number(volume.drive_writes_per_day), volume.drive_writes_per_day_rated];
   if (rated != null && numbers.isEarly(volume)) return ["too early", "known after the first hour"];
-  return [numbers.years(volume), `${written}${rated == null ? "" : ` of ${rated}`} writes/day`];
+  return [numbers.flashLifetime(volume), `${written}${rated == null ? "" : ` of ${rated}`} writes/day`];
 }
 
 export function dirtyAge(volume) {
@@ -87,7 +87,7 @@ function Card({ volume, pool, rate }) {
   const kind = kindOf(state) === "good" ? worst(findingsOf(volume)) : kindOf(state);
   return html`<article class=${`card ${kind}`} aria-label=${volume.name}>
     <header><h3><a href=${pool ? linkToPool(pool.name) : linkToVolume(volume.name)}>${volume.name}</a></h3><${State} state=${state} /></header>
-    <p class="what">${pool ? "Pool" : "Volume"}, ${numbers.bytes(volume.size_bytes)}${volume.flash ? `, ${volume.policy}, ${volume.write_mode}` : ", RAM only"}${rate && html`<br />${numbers.rate(rate.requests)} requests/s, ${numbers.bytes(rate.bytes)}/s`}</p>
+    <p class="what">${pool ? "Pool" : "Volume"}, ${numbers.bytes(volume.size_bytes)}${volume.flash ? `, ${volume.policy}, ${volume.write_mode}` : ", RAM only"}${rate && html`<br />${numbers.number(rate.requests)} requests/s, ${numbers.bytes(rate.bytes)}/s`}</p>
     <dl>
       ${figure("Hit ratio", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), volume.reads > 0 ? "since the start" : "no reads yet", html`<${Spark} volume=${volume.name} />`)}
       ${figure("p99 of reads", reads ? numbers.micros(reads.p99_us) : "none", reads ? `median ${numbers.micros(reads.p50_us)}` : "no reads yet")}
@@ -104,7 +104,7 @@ const plural = (count, one) => `${numbers.count(count)} ${one}${count === 1 ? ""
 export function Overview({ status, recent, pools }) {
   const rates = ratesOf(recent);
   const sum = of => [...rates.values()].reduce((all, rate) => all + of(rate), 0);
-  const load = [plural(status.volumes.length, "volume"), ...(rates.size > 0 ? [`${numbers.rate(sum(rate => rate.requests))} requests/s`, `${numbers.bytes(sum(rate => rate.bytes))}/s`] : []), plural(status.connections, "connection")].join(", ");
+  const load = [plural(status.volumes.length, "volume"), ...(rates.size > 0 ? [`${numbers.number(sum(rate => rate.requests))} requests/s`, `${numbers.bytes(sum(rate => rate.bytes))}/s`] : []), plural(status.connections, "connection")].join(", ");
   const poolOf = volume => pools.find(pool => pool.name === volume.name);
   // What needs attention comes first; then the busiest.
   const order = ["bad", "warning", "planned", "good"];

@@ -150,7 +150,7 @@ function Facts({ volume }) {
     ...(flash ? [
       ["Policy", `${volume.policy}, ${volume.write_mode}`],
       ["Cached", `${numbers.bytes(volume.cached_blocks * 4096)} of ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
-      ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
+      ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${numbers.number(volume.drive_writes_per_day)} drive writes a day`],
       ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget).join(" ")]] : []),
       ...(health.length > 0 ? [["Flash drive", html`<span class=${isWorn(drive) ? "bad" : ""}>${health.join(", ")}</span>`]] : []),
     ] : []),

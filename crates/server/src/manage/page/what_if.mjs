@@ -31,7 +31,7 @@ function compared({ estimates, sampled_accesses: sampled }) {
   return { own, all: known.map(estimate => ({ ...estimate, points: points(estimate) })).toSorted((a, b) => b.points - a.points) };
 }
 
-const size = points => `${Math.abs(points).toFixed(1)} points`;
+const size = points => `${numbers.number(Math.abs(points))} points`;
 
 /** The conclusion in two sentences, on size and on policy; null while too little is known. */
 export function verdict(found) {

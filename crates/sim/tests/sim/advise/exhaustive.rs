@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use flashwise_core::human;
 use flashwise_core::tiers::YEAR_SECONDS;
 use flashwise_device::TierModel;
 use flashwise_device::offers::Catalogue;
 use flashwise_sim::advise::{Targets, Workload};
-use flashwise_trace::human;
 use flashwise_trace::normalised::{Settings, open_with_requests};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::tools::cut::{Cut, cut};
@@ -196,7 +196,7 @@ fn candidates(case: &Case, years: f64) -> Vec<Candidate> {
     for ram in [2u64 << 20, 8 << 20, 1 << 30] {
         let array =
             array(&case.workload, &format!("policy=lru size=1MiB admission=probability:p=0 ram={ram} {common}"));
-        let name = human::bytes(ram as f64).replace(".0 ", " ") + " of RAM and no flash";
+        let name = human::bytes(ram as f64) + " of RAM and no flash";
         all.push(candidate(name, ram_price(ram), &array, f64::INFINITY));
     }
     let alone = |storage: &str| {

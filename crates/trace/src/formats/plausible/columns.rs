@@ -7,7 +7,7 @@ use super::{
     Contradiction, Extents, Fault, Fitting, Layout, Moment, Origin, Units, distinct, epoch_of, likely_time, time_doubt,
     time_fault,
 };
-use crate::human::bytes;
+use flashwise_core::human::bytes;
 
 /// The column of each role.
 #[derive(Clone, Debug, PartialEq)]

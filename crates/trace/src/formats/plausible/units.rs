@@ -2,7 +2,7 @@
 
 use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
-use crate::human::per_second;
+use flashwise_core::human;
 
 /// The source of a column's unit, the strongest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,11 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
         return is_fault.then(|| Fault { found: found(), unit: epoch });
     }
     if far {
-        let found = format!("times such as {}, which are {} years", whole[0], whole[0] as f64 * seconds(unit) / YEAR_S);
+        let found = format!(
+            "times such as {}, which are {}",
+            whole[0],
+            human::lifetime(whole[0] as f64 * seconds(unit) / YEAR_S)
+        );
         return Some(Fault { found, unit: finer(gap, unit) });
     }
     // If all times are equal, they are no evidence.
@@ -163,13 +167,13 @@ pub fn time_fault(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
     let per_s_max = if origin == Origin::Format { 5e4 } else { 1e7 };
     let per_s = steps / ((span + f64::from(u8::from(are_whole))) * seconds(unit));
     if per_s > per_s_max && unit != TimeUnit::Seconds {
-        let found = format!("times with {per_s:.0} requests per second");
+        let found = format!("times with {} requests per second", human::number(per_s));
         return Some(Fault { found, unit: coarser(gap, are_whole, unit) });
     }
     let step_max = if habits.decimals { STEP } else { 2.0 };
     let is_slow = gap * seconds(unit) > 100.0
         || origin == Origin::Format && unit == TimeUnit::Seconds && are_whole && gap > step_max;
-    let found = || format!("times with {:.0} s from one request to the next", gap * seconds(unit));
+    let found = || format!("times with {} from one request to the next", human::seconds(gap * seconds(unit)));
     is_slow.then(|| Fault { found: found(), unit: finer(gap, unit) })
 }
 
@@ -194,7 +198,7 @@ pub fn time_doubt(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
     Some(format!(
         "its times are not dates; as {} they give {} requests per second (time-unit= of --format {spec} names another unit)",
         unit.word(),
-        per_second(per_s)
+        human::number(per_s)
     ))
 }
 
