@@ -19,7 +19,6 @@ mod api;
 #[cfg(feature = "http")]
 mod connections;
 #[cfg(feature = "http")]
-mod exposition;
 #[cfg(feature = "http")]
 mod guard;
 #[cfg(feature = "http")]
@@ -64,7 +63,6 @@ pub use api::{Api, Listening};
 pub use changes::{Changes, parse as parse_changes};
 pub use clients::Clients;
 #[cfg(feature = "http")]
-pub use exposition::Exposition;
 #[cfg(feature = "http")]
 pub use metrics::{encode as encode_metrics, names as metric_names};
 #[cfg(not(feature = "http"))]

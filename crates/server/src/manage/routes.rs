@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, ETAG, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware;
@@ -29,11 +29,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use self::following::Page;
 use super::changes::{self, Changes};
-use super::exposition::Exposition;
 use super::guard::{self, Client};
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
-use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
+use super::{DetachProgress, ManageError, Managed, SettingStatus, metrics, page, tag};
 use flashwise_engine::pool::status::PoolState;
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
@@ -387,24 +386,20 @@ async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<Detac
     blocking(server, move |server| server.detach_progress(&name)).await.map(Json)
 }
 
-/// All figures for Prometheus, in the OpenMetrics text format where the header Accept asks for it, else in the text format 0.0.4.
+/// All figures for Prometheus, in the OpenMetrics text format.
 #[utoipa::path(
     get,
     path = "/metrics",
     responses(
-        (status = 200, description = "What was asked for", content(
-            (String = "text/plain"),
-            (String = "application/openmetrics-text"),
-        )),
+        (status = 200, description = "What was asked for", body = String, content_type = "application/openmetrics-text"),
     )
 )]
-async fn all_metrics(State(server): Server, headers: HeaderMap) -> Answer<Response> {
-    let format = Exposition::asked_for(headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()));
+async fn all_metrics(State(server): Server) -> Answer<Response> {
     let figures =
         |server: &dyn Managed| Ok((server.status(), server.pools().map(|pools| pools.status()).unwrap_or_default()));
     let (status, pools) = blocking(server, figures).await?;
-    let text = format.encode(&status, &pools);
-    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, "accept")], text).into_response())
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, content_type)], metrics::encode(&status, &pools)).into_response())
 }
 
 /// Whether the server answers; needs no token.

@@ -80,47 +80,19 @@ fn every_alert_has_its_section_in_the_runbook() {
     assert_eq!(found, alerts.matches("- alert: ").count());
 }
 
-/// Prometheus's tool accepts the rules and their alerts, and finds no fault with the metrics.
+/// Prometheus's tool accepts the alert rules and their tests.
 #[cfg(feature = "client-tests")]
 #[test]
 fn promtool_finds_nothing_wrong() {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
-    use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
-    use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
-    use flashwise_server::manage::Exposition;
-
-    let promtool = |arguments: &[&str], input: &str| {
-        let mut command = Command::new("promtool");
-        command
-            .args(arguments)
-            .current_dir(project())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("promtool, of the package prometheus, which run-tests installs");
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        (output.status.success(), told)
-    };
-    let volume = VolumeStatus {
-        name: "one".to_owned(),
-        state_reason: Some("flash: gone".to_owned()),
-        ..VolumeStatus::default()
-    };
-    let status =
-        ServerStatus { recording: Some(RecordingStatus::default()), volumes: vec![volume], ..ServerStatus::default() };
-    let (disks, logical_disks) = (vec![PoolDiskStatus::default()], vec![LogicalDiskStatus::default()]);
-    let pool = PoolStatus { disks, logical_disks, ..PoolStatus::default() };
-    let metrics = Exposition::Text.encode(&status, &[pool]);
-    assert_eq!(promtool(&["check", "metrics"], &metrics), (true, String::new()), "{metrics}");
     for arguments in [
         ["check", "rules", "packaging/monitoring/alerts.yml"],
         ["test", "rules", "packaging/monitoring/alerts_test.yml"],
     ] {
-        let (succeeded, told) = promtool(&arguments, "");
-        assert!(succeeded, "{told}");
+        let mut command = Command::new("promtool");
+        let output = command.args(arguments).current_dir(project()).output();
+        let output = output.expect("promtool, of the package prometheus, which run-tests installs");
+        assert!(output.status.success(), "{output:?}");
     }
 }
