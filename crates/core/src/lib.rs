@@ -26,7 +26,6 @@ pub mod human;
 pub mod index;
 pub mod layout;
 pub mod lists;
-pub mod mending;
 pub mod named;
 pub mod options;
 pub mod order;

@@ -1,7 +1,7 @@
 //! Salvage: the remaining knowledge about a log that cannot be recovered, and the certain part of it.
 //!
-//! Source: our own. Recovery rejects a log in which records are missing. Salvage reads every page of metadata, corrects
-//! those with one wrong bit, and orders the remaining segments. Unknown records leave a gap, which may hold any record
+//! Source: our own. Recovery rejects a log in which records are missing. Salvage reads every page of metadata
+//! and orders the remaining segments. Unknown records leave a gap, which may hold any record
 //! of any block. So a block is certain only if its newest known record is behind the last gap. For the others an older
 //! copy, or nothing, may be known.
 //!
@@ -14,7 +14,6 @@ use std::ops::Range;
 
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Record, Role, decode_metadata};
-use crate::mending::Mending;
 use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witness, page_of};
 
 /// A segment with a readable header.
@@ -44,15 +43,13 @@ impl Segment {
 pub struct UnitRemains {
     segments: Vec<Segment>,
     footer: Option<Footer>,
-    /// Pages in which one bit was corrected.
-    pub mended: u32,
 }
 
 impl UnitRemains {
-    /// Reads a whole unit of the cache with the tag `cache`, and corrects it in `bytes`.
-    pub fn new(geometry: Geometry, cache: u64, unit: u32, bytes: &mut [u8], mending: &Mending) -> UnitRemains {
+    /// Reads a whole unit of the cache with the tag `cache`.
+    pub fn new(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> UnitRemains {
         let end = geometry.segments_end();
-        let mut remains = UnitRemains { segments: Vec::new(), footer: None, mended: 0 };
+        let mut remains = UnitRemains { segments: Vec::new(), footer: None };
         let fits = |role: Role, page: u32, metadata: &MetadataPage| {
             let MetadataPage { header, records } = metadata;
             let next = u64::from(page) + 1 + u64::from(header.data_pages);
@@ -64,17 +61,8 @@ impl UnitRemains {
         };
         for page in 0..geometry.unit_pages {
             let role = if page < end { Role::Segment } else { Role::Footer };
-            let found = page_of(bytes, page);
-            let metadata = match decode_metadata(role, found) {
-                Ok(metadata) => Some(metadata).filter(|metadata| fits(role, page, metadata)),
-                Err(_) => mending.metadata(role, found).filter(|(_, metadata)| fits(role, page, metadata)).map(
-                    |(mended, metadata)| {
-                        remains.mended += 1;
-                        bytes[page as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&mended);
-                        metadata
-                    },
-                ),
-            };
+            let metadata = decode_metadata(role, page_of(bytes, page)).ok();
+            let metadata = metadata.filter(|metadata| fits(role, page, metadata));
             if let Some(MetadataPage { header, records }) = metadata.filter(|_| role == Role::Segment) {
                 let (right, wrong) = compare(geometry, &records, bytes);
                 let (is_whole, is_likely) = (wrong == 0, right > 0 || wrong == 0);

@@ -8,7 +8,6 @@ use std::io;
 use std::ops::Range;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
-use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
 use flashwise_core::wlfc::{Oob, State as BucketState};
@@ -16,9 +15,8 @@ use flashwise_core::wlfc::{Oob, State as BucketState};
 use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty, paired};
 use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
-use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
 use crate::memory::Memory;
-use crate::wlfc::mended::Mended;
 use crate::wlfc::{made_up, start};
 
 /// The options of the administrator.
@@ -93,8 +91,6 @@ pub struct Outcome {
     pub listed: Vec<Listed>,
     /// Where records are missing.
     pub gaps: Vec<Gap>,
-    /// Number of metadata pages in which one wrong bit was corrected.
-    pub mended_pages: u64,
 }
 
 impl Outcome {
@@ -134,8 +130,7 @@ pub fn salvage(
 ) -> Result<Outcome, DetachError> {
     let Pair { flash, backend, side, pairing } = pair;
     let pair_error = |error| DetachError::pair(flash, backend, error);
-    let mending = Mending::new();
-    let (found, is_whole) = find_superblock(pair, options, &mending)?;
+    let (found, is_whole) = find_superblock(pair, options)?;
     let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
     if superblock.state == State::Detached {
         Attachment::finish_detach(superblock, side)?;
@@ -143,7 +138,7 @@ pub fn salvage(
     }
     check_size(backend, &superblock)?;
     if superblock.layout == Layout::Wlfc {
-        return salvage_buckets(pair, (superblock, is_whole), &mending, options, list, reading, progress);
+        return salvage_buckets(pair, (superblock, is_whole), options, list, reading, progress);
     }
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
@@ -151,16 +146,14 @@ pub fn salvage(
         Attachment::of(superblock, side.inode()).detach(flash, side)?;
         return Ok(Outcome { detached: true, was_empty: true, ..outcome });
     }
-    let mut known = look(flash, &superblock, is_whole, &mending, reading, &mut outcome.mended_pages)?;
-    // If recovery works without corrected pages, its result is used.
-    if let Ok(recovered) = recovered
-        && is_whole
-        && (outcome.mended_pages == 0 || !known.gaps.is_empty())
-    {
-        let mut lost: Vec<u32> = recovered.lost.keys().copied().collect();
-        lost.sort_unstable();
-        known = Salvaged { certain: dirty_copies(&recovered), lost, ..Salvaged::default() };
-    }
+    let known = match recovered {
+        Ok(recovered) if is_whole => {
+            let mut lost: Vec<u32> = recovered.lost.keys().copied().collect();
+            lost.sort_unstable();
+            Salvaged { certain: dirty_copies(&recovered), lost, ..Salvaged::default() }
+        }
+        _ => look(flash, &superblock, is_whole, reading)?,
+    };
     write_back(flash, backend, known, options, &mut outcome, progress)?;
     outcome.listed = of_owners(side, outcome.listed);
     backend.sync()?;
@@ -182,14 +175,12 @@ pub fn salvage(
 fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
-    mending: &Mending,
     options: &Options,
     list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
-    let mended = Mended::new(flash, &superblock, mending);
-    let (mut held, missing) = start::scan_remains(&mended, &superblock, SCAN_THREADS, reading)
+    let (mut held, missing) = start::scan_remains(flash, &superblock, SCAN_THREADS, reading)
         .map_err(|error| DetachError::cache(flash, error))?;
     let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64));
     let whole = |backend: u32| {
@@ -221,7 +212,7 @@ fn salvage_buckets(
     if !options.with_uncertain {
         held.keep(|oob| oob.state == BucketState::Read || is_certain(oob));
     }
-    let (written, damaged) = destage_buckets(&mended, backend, &superblock, held, progress)?;
+    let (written, damaged) = destage_buckets(flash, backend, &superblock, held, progress)?;
     let uncertain_blocks = uncertain.iter().map(|blocks| blocks.end - blocks.start).sum::<u64>();
     let uncertain_blocks_written = if options.with_uncertain { uncertain_blocks.min(written) } else { 0 };
     let listed = |blocks: &Range<u64>, reason, written_back| Listed::new(blocks.clone(), reason, written_back);
@@ -235,7 +226,6 @@ fn salvage_buckets(
         certain_blocks: written - uncertain_blocks_written,
         uncertain_blocks_written,
         listed: of_owners(side, all),
-        mended_pages: mended.pages(),
         ..Outcome::default()
     };
     if !outcome.listed.is_empty() {
@@ -269,23 +259,17 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     left
 }
 
-/// Finds the superblock, corrects it if necessary, or derives it from the backend's record. The second value is true if
-/// the end of the log is certain. For derived buckets, [`salvage_buckets`] determines that.
-fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Result<(Superblock, bool), DetachError> {
+/// Finds the superblock, or derives it from the backend's record. The second value is true if the end of the log is
+/// certain. For derived buckets, [`salvage_buckets`] determines that.
+fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, bool), DetachError> {
     let Pair { flash, backend, side, pairing } = pair;
     match read_superblock(flash) {
         Ok(superblock) => return Ok((superblock, true)),
-        // A newer version is an error, unless one wrong bit causes it.
+        Err(error @ FlashError::NoSuperblock(PageError::Version { .. })) => {
+            return Err(DetachError::cache(flash, error));
+        }
         Err(FlashError::Damaged(..) | FlashError::NoSuperblock(_)) => {}
         Err(error) => return Err(DetachError::cache(flash, error)),
-    }
-    if let Some(superblock) = mended_superblock(flash, mending)? {
-        let (found, device) = (u64::from(superblock.geometry.pages()) * BLOCK_BYTES as u64, flash.size());
-        let too_small = FlashError::TooSmall { found, device };
-        return if found > device { Err(DetachError::cache(flash, too_small)) } else { Ok((superblock, true)) };
-    }
-    if let Err(error @ FlashError::NoSuperblock(PageError::Version { .. })) = read_superblock(flash) {
-        return Err(DetachError::cache(flash, error));
     }
     let lost = |what: String| DetachError::NoSuperblock { path: flash.description(), what };
     let record = match side.read() {
@@ -318,26 +302,14 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
     Ok((superblock, closed.is_some()))
 }
 
-/// Returns the newest copy of the superblock with at most one wrong bit.
-pub(crate) fn mended_superblock(flash: &dyn Disk, mending: &Mending) -> io::Result<Option<Superblock>> {
-    let pages = superblock_pages(flash)?;
-    let mended = pages.iter().filter_map(|page| mending.superblock(page));
-    Ok(mended.max_by_key(|superblock| superblock.generation))
-}
-
 /// True if the flash has a page of the cache, given the geometry of the superblock.
 fn holds_any(flash: &dyn Disk, superblock: &Superblock) -> io::Result<bool> {
     let mut any = false;
-    for_each_unit(flash, superblock, &Mending::new(), |remains| any |= !remains.is_empty())?;
+    for_each_unit(flash, superblock, |remains| any |= !remains.is_empty())?;
     Ok(any)
 }
 
-fn for_each_unit(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    mending: &Mending,
-    mut visit: impl FnMut(UnitRemains),
-) -> io::Result<()> {
+fn for_each_unit(flash: &dyn Disk, superblock: &Superblock, mut visit: impl FnMut(UnitRemains)) -> io::Result<()> {
     let geometry = superblock.geometry;
     let mut bytes = Memory::new(geometry.unit_pages as usize);
     for unit in 1..geometry.units {
@@ -350,23 +322,15 @@ fn for_each_unit(
                 }
             }
         }
-        visit(UnitRemains::new(geometry, cache_tag(superblock), unit, bytes.bytes_mut(), mending));
+        visit(UnitRemains::new(geometry, cache_tag(superblock), unit, bytes.bytes_mut()));
     }
     Ok(())
 }
 
 /// Reads the whole flash.
-fn look(
-    flash: &dyn Disk,
-    superblock: &Superblock,
-    is_whole: bool,
-    mending: &Mending,
-    reading: Progress<'_>,
-    mended: &mut u64,
-) -> io::Result<Salvaged> {
+fn look(flash: &dyn Disk, superblock: &Superblock, is_whole: bool, reading: Progress<'_>) -> io::Result<Salvaged> {
     let mut units = Vec::new();
-    for_each_unit(flash, superblock, mending, |remains| {
-        *mended += u64::from(remains.mended);
+    for_each_unit(flash, superblock, |remains| {
         units.push(remains);
         reading(units.len() as u64, superblock.geometry.log_units().into());
     })?;

@@ -3,13 +3,11 @@
 use std::io;
 
 use flashwise_core::format::{BLOCK_BYTES, Layout, PageError, SUPERBLOCK_COPIES, State, Superblock};
-use flashwise_core::mending::Mending;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
 use crate::disk::Disk;
 use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock, recover_log};
 use crate::memory::Memory;
-use crate::salvage::mended_superblock;
 use crate::wlfc::start;
 
 /// Number of bytes in one discard.
@@ -55,12 +53,11 @@ pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
     let error = |error| WipeError::Flash { path: path(), error };
     let superblock = match read_superblock(flash) {
         Ok(superblock) => Some(superblock),
-        Err(FlashError::Damaged(..)) => mended_superblock(flash, &Mending::new())?,
-        Err(FlashError::NoSuperblock(PageError::Magic)) => match mended_superblock(flash, &Mending::new())? {
-            None if is_blank(flash)? => return Err(WipeError::Blank { path: path() }),
-            None => return Err(WipeError::Foreign { path: path() }),
-            mended => mended,
-        },
+        Err(FlashError::Damaged(..)) => None,
+        Err(FlashError::NoSuperblock(PageError::Magic)) if is_blank(flash)? => {
+            return Err(WipeError::Blank { path: path() });
+        }
+        Err(FlashError::NoSuperblock(PageError::Magic)) => return Err(WipeError::Foreign { path: path() }),
         Err(other) => return Err(error(other)),
     };
     let dirty_blocks = match &superblock {

@@ -156,9 +156,6 @@ impl Salvaged {
             );
             return Ok(());
         }
-        if outcome.mended_pages > 0 {
-            println!("Pages of metadata with one wrong bit, corrected: {}.", human::count(outcome.mended_pages));
-        }
         println!("{} that are certainly the newest were written back.", blocks(outcome.certain_blocks));
         if outcome.listed.is_empty() {
             println!("{flash} is detached: nothing is lost, and {backend} is complete without it.");

@@ -13,7 +13,6 @@
 //! | `transfers.rs` | the joining of transfers |
 //! | `start.rs` | the contents of a flash, read at a start or formatted |
 //! | `start/scan.rs` | reading them |
-//! | `mended.rs` | reading a flash with wrong bits |
 //! | `again.rs` | recovery after a failure |
 //! | `checksums.rs` | the location of checksums |
 //!
@@ -32,7 +31,6 @@ mod failed_reads;
 mod failures;
 pub(crate) mod made_up;
 mod memory;
-pub(crate) mod mended;
 mod order;
 mod perform;
 mod read;

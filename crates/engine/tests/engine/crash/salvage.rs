@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use flashwise_core::cache::Mode;
 use flashwise_core::format::{BLOCK_BYTES, Role};
 use flashwise_engine::attach::Pairing;
-use flashwise_engine::detach::{DetachError, Detached, detach};
+use flashwise_engine::detach::DetachError;
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_engine::export::Operation;
 use flashwise_engine::salvage::{Options, Outcome as Salvaged, Pair, Reason, salvage};
@@ -72,37 +72,6 @@ pub fn verify(devices: &Devices, model: &Model, salvaged: &Salvaged) -> Outcome<
 }
 
 #[test]
-fn one_flipped_bit_of_any_page_of_metadata_loses_nothing() {
-    let mut runs = 0;
-    for seed in 1..=20 {
-        for in_order in [true, false] {
-            let (setup, devices, model) = left_behind(seed, in_order);
-            let random = &mut Random(seed);
-            for (page, _) in pages(&setup, &devices).into_iter().filter(|(_, holds)| *holds != Holds::Data) {
-                let devices = devices.fork();
-                do_damage(&devices, page, Damage::Bit, random);
-                let salvaged = run(&devices, &Options::default());
-                let salvaged = salvaged.unwrap_or_else(|error| panic!("seed {seed}, page {page}: {error}"));
-                assert!(salvaged.listed.is_empty() && salvaged.detached, "seed {seed}, page {page}: {salvaged:?}");
-                verify(&devices, &model, &salvaged).unwrap_or_else(|error| panic!("seed {seed}, page {page}: {error}"));
-                let again = detach(
-                    &devices.disks[FLASH],
-                    &devices.disks[BACKEND],
-                    &devices.side(),
-                    &pairing(),
-                    &|_, _| (),
-                    &mut |_, _| (),
-                );
-                assert_eq!(again.unwrap(), Detached::Before);
-                runs += 1;
-            }
-        }
-    }
-    println!("{runs} flipped bits");
-    assert!(runs > 500);
-}
-
-#[test]
 fn no_kind_of_damage_to_one_page_brings_older_data_unlisted() {
     // By damage and what it hits: complete, listed, refused.
     let mut table: BTreeMap<(Holds, Damage), [u32; 3]> = BTreeMap::new();
@@ -137,7 +106,6 @@ fn no_kind_of_damage_to_one_page_brings_older_data_unlisted() {
         println!("{damage:?} of a {holds:?}: {complete} complete, {listed} listed, {refused} refused");
     }
     assert_eq!(table.len(), 24, "six kinds of damage to four kinds of pages");
-    assert_eq!(table[&(Holds::Header, Damage::Bit)][1..], [0, 0]);
 }
 
 /// Both copies of the superblock may be gone too: the flags say how the flash was divided.
