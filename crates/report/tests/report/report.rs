@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::reports::{Runs, report, wear_report};
-use flashwise_core::human::percent;
+use flashwise_core::human::{number, percent};
 use flashwise_report::{Report, hit_ratio_chart, render};
 
 const THREE: Runs = Runs { policies: &["lru", "larc:fill=ghost", "min"], sizes: "5%,10%,20%,50%", epoch: Some(100) };
@@ -128,13 +128,13 @@ fn every_figure_of_every_row_stands_in_the_tables() {
             let last = epoch.first_access + epoch.accesses;
             let head = format!("{} to {}", grouped(epoch.first_access + 1), grouped(last));
             assert!(page.contains(&format!("<th scope=\"row\">{head}</th>")), "{head}");
-            assert!(page.contains(&format!("<td>{:.2}%</td>", epoch.hit_ratio * 100.0)));
-            assert!(page.contains(&format!("<td>{:.2}%</td>", epoch.replacement_rate * 100.0)));
+            assert!(page.contains(&format!("<td>{}</td>", percent(epoch.hit_ratio))));
+            assert!(page.contains(&format!("<td>{}</td>", percent(epoch.replacement_rate))));
         }
     }
     let (lru, bound) = (&rows[1], &rows[9]);
     let points = (lru.hit_ratio - bound.hit_ratio) * 100.0;
-    assert_eq!(table_row("Hit ratio minus that of MIN", "lru")[1], format!("{points:+.2}").replace('-', "\u{2212}"));
+    assert_eq!(table_row("Hit ratio minus that of MIN", "lru")[1], number(points).replace('-', "\u{2212}"));
     let info = &report.sections[0].info;
     assert_eq!(table_row("The trace", "Block accesses")[0], grouped(info.accesses));
     assert_eq!(table_row("The trace", "Different blocks (working set)")[0], grouped(info.unique_blocks));
