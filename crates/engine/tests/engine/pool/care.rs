@@ -280,11 +280,11 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         assert!(error.contains(&format!("found 'another' as the disk to give up, expected '{path}'")), "{error}");
         let plan = pool.plan_give_up(2).unwrap();
         let bytes = lost.len() as u64 * 64;
-        let expected = format!("{bytes}KiB of a are lost and answer with an error until they are written anew.");
+        let expected = format!("{bytes} KiB of a are lost and answer with an error until they are written anew.");
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
         let unwritten = disks_of(&pool, "thick").into_iter().filter(|(_, disk)| *disk == 2).count() * 64;
         let expected =
-            format!("{unwritten}KiB of thick, which is thick, were not written yet: they lose their reserved space");
+            format!("{unwritten} KiB of thick, which is thick, were not written yet: they lose their reserved space");
         assert!(unwritten > 0 && plan.does[2].starts_with(&expected), "{plan:?}");
         // What was not written back is on the flash alone, or was when the pool was closed.
         let newer = plan.does.iter().any(|line| line.starts_with("Dirty blocks of the disk in the cache are lost too"));
