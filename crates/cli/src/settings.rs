@@ -3,6 +3,7 @@
 use clap::error::Result;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use flashwise_core::cache::settings::{SETTINGS, Setting};
+use flashwise_core::format::Layout;
 use flashwise_core::options::Parameter;
 use flashwise_sim::job::{Job, Key, LayoutName, Stage};
 
@@ -37,7 +38,8 @@ impl Args for ServeSettings {
     fn augment_args(command: Command) -> Command {
         command.args(SETTINGS.iter().map(|setting| {
             let is_rare = !OFTEN_SET.contains(&setting.name());
-            flag(setting).help(setting_help(setting)).help_heading("Cache").hide_short_help(is_rare)
+            let heading = if setting.is_of(Layout::Log) { "Cache" } else { "WLFC (--layout wlfc)" };
+            flag(setting).help(setting_help(setting)).help_heading(heading).hide_short_help(is_rare)
         }))
     }
 

@@ -120,7 +120,7 @@ fn options_of(names: &[&str]) -> String {
 }
 
 /// Joins words: `a, b or c`.
-fn listed(words: &[&str]) -> String {
+pub fn listed(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => words.concat(),

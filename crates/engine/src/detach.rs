@@ -9,6 +9,7 @@ use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, Layout, State, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
+use flashwise_core::wlfc::Options;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
 use crate::disk::Disk;
@@ -183,7 +184,7 @@ pub(crate) fn destage_buckets(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(u64, Vec<u32>), DetachError> {
     let refuse = |error| DetachError::cache(flash, FlashError::Config(error));
-    let config = start::config(superblock.geometry, &start::Options::default(), superblock.volume_bytes);
+    let config = start::config(superblock.geometry, &Options::default(), superblock.volume_bytes);
     let (wlfc, started) = config.and_then(|config| held.start(config)).map_err(refuse)?;
     let (cache, start) = (cache_tag(superblock), superblock.attach);
     let zoned = flash.zoned().is_some();

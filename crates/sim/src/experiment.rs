@@ -46,7 +46,7 @@ pub enum Layout {
     /// In the log of the whole cache that a server keeps.
     Log(Log),
     /// In buckets that are evicted whole. The size of a case is that of the flash.
-    Buckets(BucketSettings, Arc<[RequestFile]>),
+    Buckets(Box<BucketSettings>, Arc<[RequestFile]>),
 }
 
 /// The whole cache that a server keeps.

@@ -49,7 +49,6 @@ pub struct Serve {
 
 const VOLUME: &str = "Volume";
 const CACHE: &str = "Cache";
-const WLFC: &str = "WLFC (--layout wlfc)";
 const CLIENTS: &str = "Clients, API and recording";
 
 /// A volume described by flags, and its listeners. Flags are parsed like the keys of a configuration, and have the same defaults.
@@ -80,18 +79,6 @@ pub struct VolumeFlags {
     /// Layout of the cache on flash: log, or wlfc, whose buckets take writes in order of arrival
     #[arg(long, value_name = "LAYOUT", help_heading = CACHE, hide_short_help = true)]
     layout: Option<String>,
-    /// Share of wlfc's buckets for writes
-    #[arg(long, value_name = "SHARE", help_heading = WLFC, hide_short_help = true)]
-    write_queue: Option<String>,
-    /// Write buckets that wlfc allocates between two halvings of all priorities; write-queue: its length [default: write-queue]
-    #[arg(long, value_name = "N", help_heading = WLFC, hide_short_help = true)]
-    halving: Option<String>,
-    /// Send larger writes to the backend, past wlfc; bucket: a bucket's capacity [default: bucket]
-    #[arg(long, value_name = "SIZE", help_heading = WLFC, hide_short_help = true)]
-    large_write: Option<String>,
-    /// When wlfc updates read copies: read (at each read) or evict (when logs are evicted)
-    #[arg(long, value_name = "WHEN", help_heading = WLFC, hide_short_help = true)]
-    refresh: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
     /// Device model that adaptive admission assumes for the flash: a name from `flashwise lifetime --devices` or a TOML file
@@ -187,10 +174,6 @@ impl VolumeFlags {
             ("flash-size", &self.flash_size),
             ("flash-zones", &self.flash_zones),
             ("layout", &self.layout),
-            ("write-queue", &self.write_queue),
-            ("halving", &self.halving),
-            ("large-write", &self.large_write),
-            ("refresh", &self.refresh),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
             ("aliases", &self.aliases),

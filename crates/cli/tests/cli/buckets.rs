@@ -131,14 +131,8 @@ fn what_means_nothing_is_refused_with_its_reason() {
             "bucket: found 4KiB, expected at least 8KiB: one page of the flash is its header",
         ),
         (&["--layout", "b-like", "--bucket", "4KiB"], "bucket: found 4KiB, expected at least a page of the flash"),
-        (
-            &["--layout", "wlfc", "--write-queue", "0%"],
-            "write-queue: found 0%, expected a share above 0% and below 100%",
-        ),
-        (
-            &["--layout", "wlfc", "--write-queue", "100%"],
-            "write-queue: found 100%, expected a share above 0% and below",
-        ),
+        (&["--layout", "wlfc", "--write-queue", "0%"], "found '0%', expected a share above 0% and below 100%"),
+        (&["--layout", "wlfc", "--write-queue", "100%"], "found '100%', expected a share above 0% and below"),
     ];
     for (options, expected) in cases {
         let (_, err, code) = run(folder.path(), &[&["simulate", "trace.csv"], options].concat());

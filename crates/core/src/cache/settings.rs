@@ -19,6 +19,7 @@ use crate::filter::Filter;
 use crate::format::{Geometry, RECORDS_PER_PAGE};
 use crate::policy::Spec;
 use crate::quantity::Share;
+use crate::wlfc::Options;
 
 /// Given settings with their values; the others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,6 +99,18 @@ impl Settings {
         let mut filter = Filter::default();
         self.put_filter(&mut filter);
         filter
+    }
+
+    /// Returns the options of a cache of buckets, which has RAM only if that is given.
+    pub fn buckets(&self) -> Options {
+        let ram_bytes = self.given(Setting::named("ram")).map_or(0, |_| self.ram_bytes());
+        let mut options = Options { ram_bytes, ..Options::default() };
+        for setting in SETTINGS {
+            if let Place::Buckets(put) = setting.place {
+                put(&mut options, self.value(setting.name()));
+            }
+        }
+        options
     }
 
     /// Applies the given settings to `filter`.

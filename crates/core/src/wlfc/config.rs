@@ -1,10 +1,7 @@
 //! The configuration of WLFC, and its checks.
 
-use std::str::FromStr;
-
 use super::bucket::{Log, Oob};
 use crate::format::BLOCK_BYTES;
-use crate::options::word;
 
 /// The time when a read copy is refreshed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,11 +23,33 @@ impl Refresh {
     }
 }
 
-impl FromStr for Refresh {
-    type Err = String;
+/// Settings of a cache of buckets; the rest of its [`Config`] follows from its devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The share of the buckets for writes.
+    pub write_share: f64,
+    /// Allocations of write buckets between two halvings of all priorities; by default the length of the write queue.
+    pub halving: Option<u32>,
+    /// Writes of more bytes bypass the cache; by default those larger than a bucket.
+    pub large_write_bytes: Option<u64>,
+    /// The time when read copies are refreshed.
+    pub refresh: Refresh,
+    /// Bytes of the read cache in RAM.
+    pub ram_bytes: u64,
+    /// The most buckets that can be written at once, if that is limited.
+    pub written_max: Option<u32>,
+}
 
-    fn from_str(name: &str) -> Result<Refresh, String> {
-        word(name, &Refresh::NAMES)
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            write_share: Config::WRITE_SHARE,
+            halving: None,
+            large_write_bytes: None,
+            refresh: Refresh::default(),
+            ram_bytes: 0,
+            written_max: None,
+        }
     }
 }
 

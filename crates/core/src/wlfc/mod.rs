@@ -58,7 +58,7 @@ use rustc_hash::FxBuildHasher;
 use crate::cache::{Kind, Request};
 use crate::ram::read_buffer::ReadBuffer;
 pub use bucket::{Bucket, Entry, Log, Oob, State};
-pub use config::{Config, ConfigError, Refresh};
+pub use config::{Config, ConfigError, Options, Refresh};
 pub use figures::Figures;
 use load::Cover;
 use pieces::Piece;

@@ -14,7 +14,6 @@ use crate::attach::stores::default_state_directory;
 use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
 use crate::engine::Bug;
-use crate::wlfc::start::Options;
 
 /// A disk that the caller has opened.
 #[derive(Clone)]
@@ -49,8 +48,6 @@ pub struct VolumeConfig {
     pub flash_zones: Option<Zoning>,
     /// How its cache is laid out on the flash.
     pub layout: Layout,
-    /// What its buckets are like, where it is laid out so.
-    pub buckets: Options,
     /// The settings of its cache.
     pub cache: Settings,
     /// What rules that adapt take the devices for. How large these are, flash and volume say.
@@ -91,7 +88,6 @@ impl VolumeConfig {
             flash_size_bytes: None,
             flash_zones: None,
             layout: Layout::Log,
-            buckets: Options::default(),
             cache: Settings::default(),
             array: flashwise_device::paper(),
             discard: false,

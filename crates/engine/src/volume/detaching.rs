@@ -420,7 +420,7 @@ pub(super) fn engine_without_flash(
     let mut of_cache = cache_config(config, geometry, size_bytes);
     if config.layout == Layout::Wlfc {
         // It has the RAM that it had, and no write buffer.
-        of_cache.read_buffer_blocks = (config.buckets.ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
+        of_cache.read_buffer_blocks = (config.cache.buckets().ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
         of_cache.write_buffer_blocks = 0;
     }
     let mut cache = LogCache::new(of_cache, Log::new(geometry), Default::default());

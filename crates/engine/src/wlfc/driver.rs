@@ -2,10 +2,11 @@
 
 use flashwise_core::cache::{Cache, Mode, Reads};
 use flashwise_core::quantity::Share;
+use flashwise_core::wlfc::Options;
 
 use super::again::find_again;
 use super::memory::BLOCK;
-use super::start::{self, Options};
+use super::start;
 use super::{Engine, Settings};
 use crate::attach::{Attachment, End};
 use crate::disk::Disk;
@@ -28,7 +29,7 @@ pub fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, Volu
         path: config.flash.display().to_string(),
         error: FlashError::Config(error),
     };
-    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.buckets };
+    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.cache.buckets() };
     let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
     if let Some(zones) = options.written_max {
         let unlimited = Options { written_max: None, ..options };

@@ -8,7 +8,7 @@ use flashwise_core::format::{BLOCK_BYTES, Digest, Geometry, Resets, RunEnd, Supe
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::{HEADER_BLOCKS, ResetAt, reset_mark};
 use flashwise_core::wlfc::scan::Found;
-use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
+use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Options, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
 
 use super::OnFlash;
@@ -21,24 +21,6 @@ use crate::memory::Memory;
 mod scan;
 
 pub use scan::{InUse, Missing, scan, scan_again, scan_remains};
-
-/// The options of a volume for its buckets. Everything else follows from its devices.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// The share of write buckets.
-    pub write_share: f64,
-    /// Number of write buckets allocated between two halvings of all priorities; by default, the length of the write
-    /// queue.
-    pub halving: Option<u32>,
-    /// Larger writes bypass the cache, in bytes; by default, the size of a bucket.
-    pub large_write_bytes: Option<u64>,
-    /// When read copies are refreshed.
-    pub refresh: Refresh,
-    /// Size of the read cache in RAM, in bytes.
-    pub ram_bytes: u64,
-    /// Maximum number of buckets that can be written concurrently, if limited.
-    pub written_max: Option<u32>,
-}
 
 /// Zones written besides those of the write queue: one that begins before another is reset, and a copy.
 const BESIDE_WRITE_QUEUE: u32 = 2;
@@ -70,19 +52,6 @@ pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), Strin
             BESIDE_WRITE_QUEUE + 2
         )),
         None => Ok(()),
-    }
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            write_share: Config::WRITE_SHARE,
-            halving: None,
-            large_write_bytes: None,
-            refresh: Refresh::default(),
-            ram_bytes: 0,
-            written_max: None,
-        }
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use flashwise_core::cache::Mode;
-use flashwise_core::cache::settings::SETTINGS;
+use flashwise_core::cache::settings::{SETTINGS, Setting};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
+use flashwise_core::options::listed;
 use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
@@ -16,7 +17,7 @@ use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::disk::zoned::zoning::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
-use flashwise_engine::wlfc::start::{Options, check_units};
+use flashwise_engine::wlfc::start::check_units;
 
 /// All that is wrong between the keys; of each volume and pool what is found first.
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigError> {
@@ -244,9 +245,6 @@ fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> 
     check_layout(section, volume, origin)
 }
 
-/// Settings of the cache that WLFC has too.
-const WLFC_SETTINGS: [&str; 3] = ["erase-unit", "ram", "write-mode"];
-
 /// What goes with the layout of buckets.
 fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
@@ -259,15 +257,11 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
         }
     };
     if volume.layout == Layout::Log {
-        // What it is without them is said in older examples, and means nothing.
-        let (said, unsaid) = (volume.buckets, Options::default());
-        let of_wlfc = [
-            ("write-queue", said.write_share != unsaid.write_share),
-            ("halving", said.halving.is_some()),
-            ("large-write", said.large_write_bytes.is_some()),
-            ("refresh", said.refresh != unsaid.refresh),
-        ];
-        let given: Vec<&str> = of_wlfc.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
+        // Older examples give them with their defaults, which mean nothing.
+        let is_given = |setting: &&Setting| {
+            !setting.is_of(Layout::Log) && volume.cache.given(setting).is_some_and(|value| *value != setting.default())
+        };
+        let given: Vec<&str> = SETTINGS.iter().filter(is_given).map(Setting::name).collect();
         return refuse_others(&given, "layout log", "layout wlfc does");
     }
     if volume.flash.as_os_str().is_empty() {
@@ -297,16 +291,13 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
         return refuse(key, &problem);
     }
     let is_of_log = |key: &&str| {
-        let is_setting = SETTINGS.iter().any(|setting| setting.name() == *key) && !WLFC_SETTINGS.contains(key);
-        is_setting || ["cache-device", "storage-device"].contains(key)
+        let setting = SETTINGS.iter().find(|setting| setting.name() == *key);
+        setting.map_or(["cache-device", "storage-device"].contains(key), |setting| !setting.is_of(Layout::Wlfc))
     };
     let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
     let given: Vec<&str> = given.filter(is_of_log).collect();
-    refuse_others(
-        &given,
-        "layout wlfc",
-        "it has erase-unit, ram, write-mode, write-queue, halving, large-write and refresh",
-    )
+    let all: Vec<&str> = SETTINGS.iter().filter(|setting| setting.is_of(Layout::Wlfc)).map(Setting::name).collect();
+    refuse_others(&given, "layout wlfc", &format!("it has {}", listed(&all)))
 }
 
 /// Whether a file of this many zones can hold a cache, of which two have superblocks.

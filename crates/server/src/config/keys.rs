@@ -9,8 +9,7 @@ use std::sync::LazyLock;
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_core::options::OptionError;
-use flashwise_core::quantity::{ByteSize, Duration, Share};
-use flashwise_core::wlfc::Refresh;
+use flashwise_core::quantity::Duration;
 
 use tracing::level_filters::LevelFilter;
 
@@ -259,14 +258,8 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     device_keys().into_iter().chain(SETTINGS.iter().map(of_setting)).chain(other_keys()).collect()
 });
 
-/// So many write buckets, between two halvings, as the write queue has.
-const AS_MANY_AS: &str = "write-queue";
-/// As many bytes as a bucket holds.
-const A_BUCKET: &str = "bucket";
-
 /// What a pool has in the place of these keys of a volume.
-const NOT_OF_POOLS: [&str; 10] =
-    ["name", "aliases", "backend", "backend-id", "size", "layout", "write-queue", "halving", "large-write", "refresh"];
+const NOT_OF_POOLS: [&str; 6] = ["name", "aliases", "backend", "backend-id", "size", "layout"];
 
 /// Keys of each `[[pool]]`: its disks, and of its one cache what a volume has.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
@@ -292,7 +285,11 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
             ),
         }),
     ];
-    let of_cache = VOLUME_KEYS.iter().filter(|key| !NOT_OF_POOLS.contains(&key.name)).map(|key| Key {
+    let is_of_pools = |key: &&Key<VolumeConfig>| match &key.set {
+        Set::Setting(setting, _) => setting.is_of(Layout::Log),
+        _ => !NOT_OF_POOLS.contains(&key.name),
+    };
+    let of_cache = VOLUME_KEYS.iter().filter(is_of_pools).map(|key| Key {
         name: key.name,
         default: key.default.clone(),
         set: match &key.set {
@@ -304,7 +301,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     own.into_iter().chain(of_cache).collect()
 });
 
-fn device_keys() -> [Key<VolumeConfig>; 15] {
+fn device_keys() -> [Key<VolumeConfig>; 11] {
     [
         key("name", None, |volume, value| {
             volume.name = export_name(&value.text()?)?;
@@ -347,42 +344,6 @@ fn device_keys() -> [Key<VolumeConfig>; 15] {
                 Ok(())
             },
         ),
-        made(
-            "write-queue",
-            |volume| shown_share(volume.buckets.write_share),
-            |volume, value| {
-                volume.buckets.write_share = value.part()?;
-                Ok(())
-            },
-        ),
-        made(
-            "halving",
-            |volume| volume.buckets.halving.map_or(AS_MANY_AS.to_owned(), |halving| halving.to_string()),
-            |volume, value| {
-                let halving = value.unless(AS_MANY_AS, |value| value.count(1, u32::MAX.into()))?;
-                volume.buckets.halving = halving.map(|halving| halving as u32);
-                Ok(())
-            },
-        ),
-        made(
-            "large-write",
-            |volume| {
-                volume.buckets.large_write_bytes.map_or(A_BUCKET.to_owned(), |bytes| ByteSize::new(bytes).to_string())
-            },
-            |volume, value| {
-                volume.buckets.large_write_bytes =
-                    value.unless(A_BUCKET, |value| value.size(BLOCK, VOLUME_BYTES_MAX))?;
-                Ok(())
-            },
-        ),
-        made(
-            "refresh",
-            |volume| volume.buckets.refresh.name().to_owned(),
-            |volume, value| {
-                volume.buckets.refresh = value.word(&Refresh::NAMES)?;
-                Ok(())
-            },
-        ),
         key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
             volume.array.cache = value.device()?;
             Ok(())
@@ -392,10 +353,6 @@ fn device_keys() -> [Key<VolumeConfig>; 15] {
             Ok(())
         }),
     ]
-}
-
-fn shown_share(of_one: f64) -> String {
-    Share::new(of_one).unwrap_or_default().to_string()
 }
 
 fn other_keys() -> [Key<VolumeConfig>; 6] {

@@ -456,10 +456,6 @@ impl ServerConfig {
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);
-            // WLFC has RAM only where that is given.
-            if origin.tables.entries(Section::Volume(number)).iter().any(|entry| entry.key == "ram") {
-                volume.buckets.ram_bytes = volume.cache.ram_bytes();
-            }
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
         }

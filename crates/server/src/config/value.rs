@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use flashwise_core::cache::settings::{Given, multiple_of_block};
 use flashwise_core::options::word;
-use flashwise_core::quantity::{ByteSize, Duration, QuantityError, Share};
+use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
 use flashwise_core::tiers::Tier;
 use flashwise_device::{ArrayError, tier_of_option};
 
@@ -64,11 +64,6 @@ impl Value {
         }
     }
 
-    /// What is read, or nothing where it is this word.
-    pub fn unless<T>(&self, word: &str, read: impl FnOnce(&Value) -> Result<T, Problem>) -> Result<Option<T>, Problem> {
-        if self.as_text() == Some(word) { Ok(None) } else { read(self).map(Some) }
-    }
-
     /// The path of a file.
     pub fn path(&self) -> Result<PathBuf, Problem> {
         match self.as_text() {
@@ -115,14 +110,6 @@ impl Value {
             return self.refuse(&multiple_of_block(bytes));
         }
         Ok(bytes)
-    }
-
-    /// A share above 0 and below 100 %.
-    pub fn part(&self) -> Result<f64, Problem> {
-        match self.quantity::<Share>("").map(Share::of_one) {
-            Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
-            _ => self.refuse("a share above 0% and below 100%, such as 50%"),
-        }
     }
 
     /// A duration in microseconds.

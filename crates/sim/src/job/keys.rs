@@ -1,10 +1,11 @@
-//! The words of a job, one row each. Settings of the whole cache are words too, from their own table.
+//! The words of a job, one row each. Settings of the whole cache and of caches of buckets are words too, from their own table.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
 use flashwise_core::filter::Rule;
+use flashwise_core::format::Layout as OnFlash;
 use flashwise_core::options::{Parameter, did_you_mean};
 use flashwise_core::quantity::Share;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
@@ -22,7 +23,7 @@ use crate::wlfc::System;
 pub enum Key {
     /// A word with a field of [`Job`].
     Field(&'static Field),
-    /// A setting of the whole cache.
+    /// A setting of the whole cache or of caches of buckets.
     Setting(&'static Setting),
 }
 
@@ -153,28 +154,24 @@ static FIELDS: &[Field] = fields! {
     "bucket", bucket, BUCKETS, parsed, ToString::to_string, "SIZE",
         "Bucket size: a multiple of --device's erase block, or a part of it [default: an erase block; wlfc: 4MiB].\n\n\
          If it is smaller than the erase block, it replaces the erase block.";
-    "write-queue", write_queue, QUEUES, parsed, show_share, "SHARE",
-        "Share of wlfc's buckets for writes [default: 50%]";
-    "halving", halving, QUEUES, |text| whole(text, 1, u32::MAX.into()), ToString::to_string, "N",
-        "Write buckets that wlfc allocates between two halvings of all priorities [default: the write queue's length]";
-    "large-write", large_write, BUCKETS, parsed, ToString::to_string, "SIZE",
-        "Send larger writes to the backend, past wlfc and b-like [default: --bucket]";
-    "refresh", refresh, QUEUES, parsed, |refresh| refresh.name().to_owned(), "WHEN",
-        "When wlfc updates read copies: read (at each read) or evict (when logs are evicted; cheaper) [default: read]";
     "journal-logs", journal_logs, JOURNAL, |text| whole(text, 1, 65_536), ToString::to_string, "N",
         "Logs of b-like per page of its journal [default: 1]";
 };
 
 /// Notes that a simulation adds to the meaning of a setting.
-const NOTES: [(&str, &str); 4] = [
+const NOTES: [(&str, &str); 5] = [
     ("dirty-low", "; a lower --dirty-high lowers the default"),
     ("dirty-age", ", in the trace's time"),
     ("cache-clients", "; for traces with processes: fiu, blkparse, ftrace, biosnoop and etw"),
     ("allow-clients", "; a trace has pid and program only"),
+    ("large-write", "; b-like has it too"),
 ];
 
 /// Settings of the whole cache that have a field, because they mean more in a simulation.
 const WITH_FIELDS: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
+
+/// Settings of caches of buckets that b-like has too.
+const WITH_B_LIKE: [&str; 1] = ["large-write"];
 
 impl Key {
     /// Returns all words in writing order.
@@ -182,7 +179,7 @@ impl Key {
         FIELDS.iter().map(Key::Field).chain(Key::settings().map(Key::Setting))
     }
 
-    /// Returns the settings of the whole cache without a field.
+    /// Returns the settings without a field.
     fn settings() -> impl DoubleEndedIterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| !WITH_FIELDS.contains(&setting.name()))
     }
@@ -208,7 +205,9 @@ impl Key {
     fn of(self) -> Of {
         match self {
             Key::Field(field) => field.of,
-            Key::Setting(_) => WHOLE,
+            Key::Setting(setting) if setting.is_of(OnFlash::Log) => WHOLE,
+            Key::Setting(setting) if WITH_B_LIKE.contains(&setting.name()) => BUCKETS,
+            Key::Setting(_) => QUEUES,
         }
     }
 
@@ -283,7 +282,7 @@ impl Key {
     }
 }
 
-/// Parses a setting of the whole cache. Rules about clients may name processes only, because a trace has no other clients.
+/// Parses a setting. Rules about clients may name processes only, because a trace has no other clients.
 fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> {
     let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
     if let Value::Rules(rules) = &value

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flashwise_core::admission::Spec as Rule;
 use flashwise_core::cache::settings::{Live, SETTINGS, Setting, SettingError, Settings};
 use flashwise_core::filter::Filter;
+use flashwise_core::format::Layout as OnFlash;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::flash::Profile;
 use flashwise_device::{ArrayModel, CACHE_DEVICE, tier_model_of_option};
@@ -30,7 +31,7 @@ pub enum Place {
     /// The log of the whole cache that a server runs, on an SSD if one is given.
     Log(Settings, Option<endurance::Settings>),
     /// Buckets that are evicted whole.
-    Buckets(System, BucketSettings),
+    Buckets(System, Box<BucketSettings>),
 }
 
 /// The meaning of a job without its policy, rule and size. Jobs of one meaning run together.
@@ -279,7 +280,7 @@ impl Job {
         let given = simulated(&given);
         given.check().map_err(refuse)?;
         let mut all = Settings::default();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().filter(|setting| setting.is_of(OnFlash::Log)) {
             all.set(setting, given.given(setting).cloned().unwrap_or_else(|| setting.default()));
         }
         Ok(all)
@@ -296,18 +297,15 @@ impl Job {
         let default = BucketSettings::paper();
         Place::Buckets(
             system,
-            BucketSettings {
+            Box::new(BucketSettings {
                 device: self.profile().cloned().unwrap_or(default.device),
                 backend: self.storage_device.as_ref().map_or(default.backend, |named| named.value),
                 bucket_bytes: self.bucket.map(ByteSize::bytes),
                 ram: self.ram,
-                write_queue: self.write_queue.map_or(default.write_queue, Share::of_one),
-                halving: self.halving,
-                large_write_bytes: self.large_write.map(ByteSize::bytes),
-                refresh: self.refresh.unwrap_or(default.refresh),
+                options: self.settings.buckets(),
                 over_provision: self.over_provision.map_or(default.over_provision, Share::of_one),
                 journal_logs: self.journal_logs.unwrap_or(default.journal_logs),
-            },
+            }),
         )
     }
 

@@ -32,7 +32,6 @@ mod words;
 use flashwise_core::cache::settings::{SettingError, Settings};
 use flashwise_core::options::OptionError;
 use flashwise_core::quantity::{ByteSize, Share};
-use flashwise_core::wlfc::Refresh;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{ArrayError, TierModel};
 use flashwise_trace::error::TraceError;
@@ -85,12 +84,8 @@ pub struct Job {
     pub storage_size: Option<ByteSize>,
     pub arrivals: Option<Arrivals>,
     pub bucket: Option<ByteSize>,
-    pub write_queue: Option<Share>,
-    pub halving: Option<u32>,
-    pub large_write: Option<ByteSize>,
-    pub refresh: Option<Refresh>,
     pub journal_logs: Option<u32>,
-    /// The settings of the whole cache, except those with a field.
+    /// The settings of the whole cache and of caches of buckets, except those with a field.
     pub settings: Settings,
 }
 

@@ -6,9 +6,9 @@ use flashwise_core::cache::Kind;
 use flashwise_core::counters::{Counters, OpCounters};
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::policy::Info;
-use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::{Config, ConfigError, Figures, Refresh};
+use flashwise_core::wlfc::{Config, ConfigError, Figures, Options};
 use flashwise_device::flash::{Clock, DeviceCounters, DeviceError, Profile, UnitError};
 use flashwise_device::{TierModel, tier_model_of_option};
 use flashwise_trace::error::TraceError;
@@ -72,14 +72,8 @@ pub struct BucketSettings {
     pub bucket_bytes: Option<u64>,
     /// RAM of WLFC_c for reads; by default [`RAM_BYTES`].
     pub ram: Option<Ram>,
-    /// Share of the buckets for writes, 0 to 1.
-    pub write_queue: f64,
-    /// Write buckets allocated between two halvings of all priorities; by default the length of the write queue.
-    pub halving: Option<u32>,
-    /// A write of more bytes bypasses the cache; by default a bucket.
-    pub large_write_bytes: Option<u64>,
-    /// Time at which read copies are updated.
-    pub refresh: Refresh,
+    /// Settings of the buckets; their RAM is [`ram`](Self::ram).
+    pub options: Options,
     /// Spare pages of B_like's SSD, as a share of the visible ones.
     pub over_provision: f64,
     /// Logs of B_like per page of its journal.
@@ -94,10 +88,7 @@ impl BucketSettings {
             backend: tier_model_of_option("storage-device", "hdd").expect("the profile comes with flashwise"),
             bucket_bytes: None,
             ram: None,
-            write_queue: Config::WRITE_SHARE,
-            halving: None,
-            large_write_bytes: None,
-            refresh: Refresh::Read,
+            options: Options::default(),
             over_provision: 0.07,
             journal_logs: 1,
         }
@@ -140,10 +131,6 @@ impl BucketSettings {
         if bucket < page {
             return Err(BucketError::Bucket { found: ByteSize::new(bucket), page: ByteSize::new(page) });
         }
-        if let Some(found) = Share::new(self.write_queue).filter(|_| self.write_queue <= 0.0 || self.write_queue >= 1.0)
-        {
-            return Err(BucketError::WriteQueue { found });
-        }
         let erase_block = bucket.min(self.device.block_bytes());
         let buckets = flash_bytes / bucket;
         if buckets * (bucket / page) >= u64::from(u32::MAX) / 2 {
@@ -160,7 +147,7 @@ impl BucketSettings {
             let config = BLikeConfig {
                 over_provision: self.over_provision,
                 journal_logs: self.journal_logs,
-                large_write_bytes: self.large_write_bytes.unwrap_or(config.large_write_bytes),
+                large_write_bytes: self.options.large_write_bytes.unwrap_or(config.large_write_bytes),
                 ..config
             };
             return Ok(Cache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
@@ -175,15 +162,15 @@ impl BucketSettings {
         let config = match page_blocks {
             1 => {
                 let bucket_blocks = Config::blocks_beside_headers(blocks, HEADER_BLOCKS);
-                Config::served(buckets as u32, bucket_blocks, HEADER_BLOCKS, self.write_queue)?
+                Config::served(buckets as u32, bucket_blocks, HEADER_BLOCKS, self.options.write_share)?
             }
-            _ => Config::new(buckets as u32, blocks, page_blocks, self.write_queue)?,
+            _ => Config::new(buckets as u32, blocks, page_blocks, self.options.write_share)?,
         };
         let ram_blocks = (self.ram_bytes(system, flash_bytes) / BLOCK_BYTES as u64).try_into().unwrap_or(u32::MAX);
-        let halving = self.halving.unwrap_or(config.halving);
+        let halving = self.options.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
-        let large_write_bytes = self.large_write_bytes.unwrap_or(config.large_write_bytes);
-        let (refresh, volume_blocks) = (self.refresh, 1 << 32);
+        let large_write_bytes = self.options.large_write_bytes.unwrap_or(config.large_write_bytes);
+        let (refresh, volume_blocks) = (self.options.refresh, 1 << 32);
         let config = Config { halving, large_write_bytes, refresh, ram_blocks, volume_blocks, ..config };
         Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
     }
@@ -215,8 +202,6 @@ pub enum BucketError {
     Division { found: ByteSize, device: String, parts: &'static str, part: ByteSize },
     #[error("bucket: found {found}, expected at least {least}: one page of the flash is its header")]
     NoRoomBesideHeader { found: ByteSize, least: ByteSize },
-    #[error("write-queue: found {found}, expected a share above 0% and below 100%")]
-    WriteQueue { found: Share },
 }
 
 /// A cache of any system.

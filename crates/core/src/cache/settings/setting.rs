@@ -4,9 +4,10 @@ use super::value::{Given, Value};
 use crate::admission::{self, Admission};
 use crate::cache::config::{Config, admission};
 use crate::filter::Filter;
-use crate::format::Geometry;
+use crate::format::{Geometry, Layout};
 use crate::options::{Kind, Parameter};
 use crate::tiers::Array;
+use crate::wlfc::Options;
 
 /// One setting of a cache.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Setting {
     pub values: &'static str,
     /// The action when it changes at run time.
     pub live: Live,
+    /// The layouts of a cache that have it.
+    pub layouts: &'static [Layout],
     pub(super) read: fn(&Given<'_>, Kind) -> Result<Value, String>,
     pub(super) place: Place,
 }
@@ -49,6 +52,8 @@ pub(super) enum Place {
     Geometry,
     /// The I/O filter.
     Filter(fn(&mut Filter, Value)),
+    /// The options of a cache of buckets.
+    Buckets(fn(&mut Options, Value)),
 }
 
 /// The devices on both sides of a cache.
@@ -85,6 +90,11 @@ impl Setting {
         self.parameter.name
     }
 
+    /// True if caches of this layout have it.
+    pub fn is_of(&self, layout: Layout) -> bool {
+        self.layouts.contains(&layout)
+    }
+
     /// True if it can change at run time.
     pub fn is_settable(&self) -> bool {
         self.live != Live::Never
@@ -107,7 +117,7 @@ impl Setting {
         match self.place {
             Place::Config(put) => put(config, value),
             Place::Devices(put) => put(config, value, devices),
-            Place::Geometry | Place::Filter(_) => {}
+            Place::Geometry | Place::Filter(_) | Place::Buckets(_) => {}
         }
     }
 }

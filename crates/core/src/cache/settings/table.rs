@@ -1,8 +1,10 @@
 //! The table: a row for each setting.
 
 use super::setting::{Live, Place, Setting, SettingError};
-use super::value::{Value, clients, copy_forward, count, duration, mode, online_policy, rule, rules, share, size};
-use crate::format::{BLOCK_BYTES, Geometry};
+use super::value::{
+    Value, clients, copy_forward, count, duration, mode, online_policy, part, refresh, rule, rules, share, size, unless,
+};
+use crate::format::{BLOCK_BYTES, Geometry, Layout};
 use crate::options::{Kind, Parameter, did_you_mean};
 
 /// Range of the erase unit.
@@ -10,6 +12,16 @@ const ERASE_UNIT: Kind = Kind::PowerOfTwo(Geometry::UNIT_PAGES_MIN as u64 * BLOC
 /// Maximum of RAM: frames have 32-bit numbers, and each is a block.
 const RAM: Kind = Kind::Size(0, 8 << 40);
 const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);
+
+/// The largest volume: blocks have 32-bit numbers.
+const VOLUME_BYTES_MAX: u64 = 1 << 44;
+/// As many allocations as the write queue has buckets.
+const AS_MANY_AS: &str = "write-queue";
+/// As many bytes as a bucket holds.
+const A_BUCKET: &str = "bucket";
+const LOG: &[Layout] = &[Layout::Log];
+const WLFC: &[Layout] = &[Layout::Wlfc];
+const BOTH: &[Layout] = &[Layout::Log, Layout::Wlfc];
 
 /// All settings, in the order in which they are documented.
 pub static SETTINGS: &[Setting] = &[
@@ -22,6 +34,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SIZE",
         live: Live::Never,
+        layouts: BOTH,
         read: size,
         place: Place::Geometry,
     },
@@ -34,6 +47,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SIZE",
         live: Live::Never,
+        layouts: BOTH,
         read: size,
         place: Place::Devices(|config, value, devices| {
             let bytes = match value {
@@ -53,6 +67,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SHARE",
         live: Live::Never,
+        layouts: LOG,
         read: share,
         place: Place::Config(|config, value| {
             let blocks = config.read_buffer_blocks + config.write_buffer_blocks;
@@ -70,6 +85,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "TIMES",
         live: Live::Never,
+        layouts: LOG,
         read: count,
         place: Place::Config(|config, value| config.write_buffer_half_life = value.count() as u32),
     },
@@ -82,6 +98,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "POLICY",
         live: Live::Policy,
+        layouts: LOG,
         read: online_policy,
         place: Place::Config(|config, value| config.policy = value.policy()),
     },
@@ -95,6 +112,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "RULE",
         live: Live::Policy,
+        layouts: LOG,
         read: rule,
         place: Place::Devices(|config, value, devices| {
             config.admission = value.rule().map(|rule| devices.admission(rule, &config.geometry));
@@ -110,6 +128,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "MODE",
         live: Live::Simply,
+        layouts: BOTH,
         read: mode,
         place: Place::Config(|config, value| config.mode = value.mode()),
     },
@@ -122,6 +141,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SHARE",
         live: Live::Never,
+        layouts: LOG,
         read: share,
         place: Place::Config(|config, value| config.over_provision = value.share()),
     },
@@ -136,6 +156,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "WHICH",
         live: Live::CopyForward,
+        layouts: LOG,
         read: copy_forward,
         place: Place::Config(|config, value| config.copy_forward = value.copy_forward()),
     },
@@ -148,6 +169,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SHARE",
         live: Live::Simply,
+        layouts: LOG,
         read: share,
         place: Place::Config(|config, value| config.dirty_high = value.share()),
     },
@@ -160,6 +182,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SHARE",
         live: Live::Simply,
+        layouts: LOG,
         read: share,
         place: Place::Config(|config, value| config.dirty_low = value.share()),
     },
@@ -172,6 +195,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "DURATION",
         live: Live::Simply,
+        layouts: LOG,
         read: duration,
         place: Place::Config(|config, value| config.dirty_age_us = value.us()),
     },
@@ -184,6 +208,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "DURATION",
         live: Live::Never,
+        layouts: LOG,
         read: duration,
         place: Place::Config(|config, value| config.commit_age_us = value.us()),
     },
@@ -196,6 +221,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "SIZE",
         live: Live::Streams,
+        layouts: LOG,
         read: size,
         place: Place::Config(|config, value| config.sequential_blocks = blocks(value.bytes())),
     },
@@ -208,6 +234,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "CLIENTS",
         live: Live::Clients,
+        layouts: LOG,
         read: clients,
         place: Place::Filter(|filter, value| filter.clients = value.clients()),
     },
@@ -221,6 +248,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "RULES",
         live: Live::Clients,
+        layouts: LOG,
         read: rules,
         place: Place::Filter(|filter, value| filter.allow = value.rules()),
     },
@@ -233,8 +261,61 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "RULES",
         live: Live::Clients,
+        layouts: LOG,
         read: rules,
         place: Place::Filter(|filter, value| filter.deny = value.rules()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "write-queue",
+            kind: Kind::Share(1.0),
+            default: "50%",
+            meaning: "Share of wlfc's buckets for writes",
+        },
+        values: "SHARE",
+        live: Live::Never,
+        layouts: WLFC,
+        read: part,
+        place: Place::Buckets(|options, value| options.write_share = value.share()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "halving",
+            kind: Kind::Count(1, u32::MAX as u64),
+            default: AS_MANY_AS,
+            meaning: "Write buckets that wlfc allocates between two halvings of all priorities; write-queue: its length",
+        },
+        values: "N",
+        live: Live::Never,
+        layouts: WLFC,
+        read: |given, kind| unless(AS_MANY_AS, given, kind, count),
+        place: Place::Buckets(|options, value| options.halving = value.given().map(|value| value.count() as u32)),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "large-write",
+            kind: Kind::Size(BLOCK_BYTES as u64, VOLUME_BYTES_MAX),
+            default: A_BUCKET,
+            meaning: "Send larger writes to the backend, past wlfc; bucket: a bucket's capacity",
+        },
+        values: "SIZE",
+        live: Live::Never,
+        layouts: WLFC,
+        read: |given, kind| unless(A_BUCKET, given, kind, size),
+        place: Place::Buckets(|options, value| options.large_write_bytes = value.given().map(Value::bytes)),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "refresh",
+            kind: Kind::Choice(&["read", "evict"]),
+            default: "read",
+            meaning: "When wlfc updates read copies: read (at each read) or evict (when logs are evicted)",
+        },
+        values: "WHEN",
+        live: Live::Never,
+        layouts: WLFC,
+        read: refresh,
+        place: Place::Buckets(|options, value| options.refresh = value.refresh()),
     },
     #[cfg(feature = "planted")]
     Setting {
@@ -246,6 +327,7 @@ pub static SETTINGS: &[Setting] = &[
         },
         values: "DURATION",
         live: Live::Simply,
+        layouts: LOG,
         read: duration,
         place: Place::Config(|config, value| config.dirty_age_us = config.dirty_age_us.min(value.us())),
     },

@@ -6,9 +6,10 @@ use crate::admission;
 use crate::cache::config::{CopyForward, Mode};
 use crate::filter::{Clients, Rule};
 use crate::format::BLOCK_BYTES;
-use crate::options::{Kind, OptionError};
+use crate::options::{Kind, OptionError, word};
 use crate::policy::{Spec, online};
 use crate::quantity::{ByteSize, Duration, QuantityError, Share};
+use crate::wlfc::Refresh;
 
 /// A value as given by a user: in a flag, in TOML or in JSON.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +79,10 @@ pub enum Value {
     Clients(Clients),
     /// Rules that name clients.
     Rules(Vec<Rule>),
+    /// The time when WLFC refreshes read copies.
+    Refresh(Refresh),
+    /// A word for the value that follows from another setting.
+    Follows(&'static str),
 }
 
 /// Defines conversions of a value to the type that the row of the table has parsed.
@@ -105,6 +110,14 @@ takes! {
     rule, Rule, Option<admission::Spec>;
     clients, Clients, Clients;
     rules, Rules, Vec<Rule>;
+    refresh, Refresh, Refresh;
+}
+
+impl Value {
+    /// Returns the value unless it follows from another setting.
+    pub(super) fn given(self) -> Option<Value> {
+        (!matches!(self, Value::Follows(_))).then_some(self)
+    }
 }
 
 impl fmt::Display for Value {
@@ -122,6 +135,8 @@ impl fmt::Display for Value {
             Value::Rule(Some(rule)) => rule.fmt(f),
             Value::Clients(clients) => f.write_str(clients.name()),
             Value::Rules(rules) => f.write_str(&crate::filter::listed(rules)),
+            Value::Refresh(refresh) => f.write_str(refresh.name()),
+            Value::Follows(word) => f.write_str(word),
         }
     }
 }
@@ -142,6 +157,28 @@ pub(super) fn share(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
         (Ok(share), Kind::Share(most)) if share <= most => Ok(Value::Share(share)),
         _ => given.refuse(kind),
     }
+}
+
+/// A share above 0% and below 100%.
+pub(super) fn part(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+    match share(given, kind) {
+        Ok(Value::Share(share)) if share > 0.0 && share < 1.0 => Ok(Value::Share(share)),
+        _ => given.refuse("a share above 0% and below 100%, such as 50%"),
+    }
+}
+
+/// A value that `read` parses, or the word for one that follows from another setting.
+pub(super) fn unless(
+    word: &'static str,
+    given: &Given<'_>,
+    kind: Kind,
+    read: fn(&Given<'_>, Kind) -> Result<Value, String>,
+) -> Result<Value, String> {
+    if *given == Given::Text(word) { Ok(Value::Follows(word)) } else { read(given, kind) }
+}
+
+pub(super) fn refresh(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    word(given.text()?, &Refresh::NAMES).map(Value::Refresh)
 }
 
 pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {

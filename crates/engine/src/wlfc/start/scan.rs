@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::time::{self, Mutex};
 use flashwise_core::format::{BLOCK_BYTES, Difference, Resets, State as CacheState, Superblock};
-use flashwise_core::wlfc::Scan;
 use flashwise_core::wlfc::durable::Durable;
 use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
+use flashwise_core::wlfc::{Options, Scan};
 
-use super::{Held, Options, config, run};
+use super::{Held, config, run};
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, Progress, cache_tag, superblock_pages};

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
+use flashwise_core::wlfc::Options;
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
 use flashwise_engine::attach::{Attachment, End, Held};
 use flashwise_engine::engine::FLASH;
 use flashwise_engine::export::Operation;
 use flashwise_engine::flash::cache_tag;
-use flashwise_engine::wlfc::start::{self, Options};
+use flashwise_engine::wlfc::start;
 use flashwise_engine::wlfc::{Engine, Settings};
 use flashwise_testing::fake_disk::{ACTIVE_MIN, FakeDisk};
 use flashwise_testing::random::Random;

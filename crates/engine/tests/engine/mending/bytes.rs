@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::wlfc::Options;
 use flashwise_core::wlfc::Refresh;
 use flashwise_engine::disk::Operation as DiskOperation;
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_engine::export::Operation;
-use flashwise_engine::wlfc::start::Options;
 use flashwise_testing::setting;
 
 use super::Random;

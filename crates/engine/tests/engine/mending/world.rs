@@ -2,6 +2,7 @@
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Resets, Superblock};
+use flashwise_core::wlfc::Options;
 use flashwise_engine::attach::Attachment;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::disk::{Disk, Operation as DiskOperation, Transfer};
@@ -9,7 +10,7 @@ use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::export::{Error, Operation, Request};
 use flashwise_engine::flash::{FlashError, cache_tag, format, read_superblock, write_superblock};
 use flashwise_engine::wlfc::again::find_again;
-use flashwise_engine::wlfc::start::{self, Options};
+use flashwise_engine::wlfc::start;
 use flashwise_engine::wlfc::{Engine, Settings};
 use std::collections::BTreeMap;
 use std::io;

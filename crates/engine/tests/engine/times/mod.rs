@@ -230,7 +230,7 @@ impl Scenario {
         let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
         config.flash_disk = Some(OpenDisk(flash.clone()));
         config.cache = Settings::of(&self.settings).unwrap();
-        (config.layout, config.buckets.ram_bytes) = (self.layout, config.cache.ram_bytes());
+        config.layout = self.layout;
         let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
         let side = Box::new(SharedSide(Arc::default()));
         let storage = Storage { disk: backend.clone(), identity, side, notes: Vec::new() };
