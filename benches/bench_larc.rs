@@ -78,7 +78,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn tell(number: usize, all: usize, experiment: &Experiment, outcome: &Outcome) {
     let Experiment { kind, policy, paper_gb, filter, seed, .. } = experiment;
     eprintln!(
-        "{number}/{all} {} {policy} {paper_gb} GB, filter {filter}, seed {seed}: {:.0} operations/s, {:.3} blocks per operation, \
+        "{number}/{all} {} {policy} {paper_gb} GB, filter {filter}, seed {seed}: {:.0} operations/s, {:.3} blocks per \
+         operation, \
          {:.3} without copies, {:.1} % of {} reads hit, {} blocks written",
         kind.name(),
         outcome.operations_per_second(),

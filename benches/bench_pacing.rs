@@ -69,7 +69,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let picture = panels_chart(
         "Writers, a reader and flushes before a slow disk",
-        "Dirty data, the rates at which clients write and the backend takes blocks, and the longest waits, over a minute in virtual time.",
+        "Dirty data, the rates at which clients write and the backend takes blocks, and the longest waits, over a \
+         minute in virtual time.",
         "seconds",
         1,
         &panels,

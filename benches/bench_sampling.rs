@@ -107,7 +107,8 @@ fn main() {
     let policies: Vec<Spec> = arguments.policies.iter().map(|policy| Spec::parse(policy).expect("a policy")).collect();
     let sizes = Size::parse_list(&arguments.sizes).expect("cache sizes");
     println!(
-        "| trace | rate | accesses sampled | groups | policy | mean error | worst | stated SE | intervals true | sizes of a sample large enough: mean error | worst | stated SE | true |"
+        "| trace | rate | accesses sampled | groups | policy | mean error | worst | stated SE | intervals true | sizes \
+         of a sample large enough: mean error | worst | stated SE | true |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut of_all = [Errors::default(), Errors::default()];

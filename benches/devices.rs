@@ -15,7 +15,8 @@ const WRITES: u32 = 10 * PAGES;
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     println!(
-        "{PAGES} pages, over-provisioning 28 %; millions per second of processor time: the most and the median of {RUNS} runs"
+        "{PAGES} pages, over-provisioning 28 %; millions per second of processor time: the most and the median of \
+         {RUNS} runs"
     );
     println!(
         "{:14} {:>10} {:6} {:>11} {:>8} {:>14} {:>8} {:>14}",

@@ -63,7 +63,8 @@ fn beside(value: f64, lru: f64, decimals: usize) -> String {
 /// means over the runs.
 pub fn table(runs: &[Run]) -> String {
     let mut table = String::from(
-        "| workload | I/O filter | flash | policy | operations/s | blocks written per operation | without copies | reads that hit flash |\n",
+        "| workload | I/O filter | flash | policy | operations/s | blocks written per operation | without copies | \
+         reads that hit flash |\n",
     );
     table += &("|".to_owned() + &" --- |".repeat(8) + "\n");
     for (kind, filter, gb) in distinct(runs.iter().map(|(run, _)| (run.kind, run.filter.as_str(), run.paper_gb))) {
@@ -112,7 +113,8 @@ pub fn chart(runs: &[Run]) -> String {
     });
     panels_chart(
         "LRU and LARC before a slow disk",
-        "Operations per second and blocks written to flash per operation against the size of the flash, for the workloads \
+        "Operations per second and blocks written to flash per operation against the size of the flash, for the \
+         workloads \
          webserver and netsfs, with the policies LRU and LARC.",
         "Size of the flash in the paper's terms, in GB",
         2,

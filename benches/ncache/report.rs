@@ -39,7 +39,8 @@ fn less(with: f64, without: f64) -> String {
 pub fn table(runs: &[Run]) -> String {
     let share = share(runs);
     let mut table = String::from(
-        "| RAM | SSD | transactions/s | acceleration | reads that hit | written to flash per transaction | written back per transaction |\n\
+        "| RAM | SSD | transactions/s | acceleration | reads that hit | written to flash per transaction | written \
+         back per transaction |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ram in rams(runs) {
@@ -59,7 +60,8 @@ pub fn table(runs: &[Run]) -> String {
             .expect("a string takes everything");
         }
     }
-    table += "\n| RAM | SSD | write requests per transaction, without and with write buffer | | blocks, without and with | | transactions/s, without and with |\n";
+    table += "\n| RAM | SSD | write requests per transaction, without and with write buffer | | blocks, without and \
+        with | | transactions/s, without and with |\n";
     table += "| --- | --- | --- | --- | --- | --- | --- |\n";
     for ram in rams(runs) {
         for flash in flashes(runs) {
@@ -107,7 +109,8 @@ pub fn chart(runs: &[Run]) -> String {
     let panel = |label: &str, lines| Panel { label: label.to_owned(), lines };
     panels_chart(
         "A storage server with an SSD and without",
-        "Transactions per second, their acceleration against no SSD, and write requests to the SSD per transaction, against the size of the SSD, \
+        "Transactions per second, their acceleration against no SSD, and write requests to the SSD per transaction, \
+         against the size of the SSD, \
          for 512 MB and 1 GB of RAM.",
         "Size of the SSD in the paper's terms, in GB",
         3,

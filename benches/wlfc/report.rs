@@ -229,7 +229,8 @@ pub fn chart(found: &[Found], name: &str) -> String {
     ];
     panels_chart(
         "WLFC and B_like under random writes",
-        "Mean latency, throughput, erasures and backend accesses per request against the size of requests, of WLFC and B_like.",
+        "Mean latency, throughput, erasures and backend accesses per request against the size of requests, of WLFC and \
+         B_like.",
         "Size of a request, in KiB",
         2,
         &panels,

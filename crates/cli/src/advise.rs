@@ -34,8 +34,8 @@ use crate::table;
 
 /// Find the cheapest cache that is fast enough and lasts long enough
 ///
-/// Candidates of a catalogue are tried by price. Their hits are estimated from policies without devices, for long traces from a sample.
-/// Candidates that may meet the targets are run exactly as `flashwise serve` would run them.
+/// Candidates of a catalogue are tried by price. Their hits are estimated from policies without devices, for long
+/// traces from a sample. Candidates that may meet the targets are run exactly as `flashwise serve` would run them.
 #[derive(Debug, Args)]
 pub struct Advise {
     /// Trace in any format; - is standard input
@@ -59,7 +59,8 @@ pub struct Advise {
     /// Admission rule to choose among, or none; repeatable [default: none, and probability:p=0.3,writes=admit]
     #[arg(long = "admission", value_name = "RULE", value_parser = Admission::parse_list)]
     admissions: Vec<Vec<Admission>>,
-    /// Write modes to choose among: write-back, write-through, write-around; repeatable [default: write-back, write-through]
+    /// Write modes to choose among: write-back, write-through, write-around; repeatable [default: write-back,
+    /// write-through]
     #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
     modes: Vec<List<&'static str>>,
     /// Free shares of the flash to choose among; repeatable [default: 10%,25%]
@@ -146,7 +147,8 @@ impl Advise {
             error => Misuse(error.to_string()).into(),
         })?;
         if self.devices.is_none() {
-            let told = "Prices are those of the example catalogue, which are assumed: --print-catalogue prints it, --devices takes yours.";
+            let told = "Prices are those of the example catalogue, which are assumed: --print-catalogue prints it, \
+                --devices takes yours.";
             advice.cautions.push(told.to_owned());
         }
         // The advice is not lost where a file cannot be written, nor files where nobody reads standard output any more.

@@ -13,9 +13,9 @@ use crate::settings::Words;
 pub struct ArrayOptions {
     /// Admission rule from `flashwise policies`, such as size:max=64KiB, auto or none; repeatable
     ///
-    /// Further examples: hotness:min=2, probability:p=0.3, adaptive:kind=probability,target=0.4ms. none leaves admission to the policy.
-    /// A list (target=200us,1ms) or range (p=0.1..0.9:0.1, max=4KiB..1MiB:x2) makes one rule for each value. timeframe=1% is a share of the
-    /// trace's time.
+    /// Further examples: hotness:min=2, probability:p=0.3, adaptive:kind=probability,target=0.4ms. none leaves
+    /// admission to the policy. A list (target=200us,1ms) or range (p=0.1..0.9:0.1, max=4KiB..1MiB:x2) makes one rule
+    /// for each value. timeframe=1% is a share of the trace's time.
     #[arg(long = "admission", value_name = "RULE", value_parser = parse_rules)]
     admissions: Vec<Rules>,
     #[command(flatten)]

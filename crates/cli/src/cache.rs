@@ -23,12 +23,13 @@ fn layouts() -> impl TypedValueParser<Value = LayoutName> {
 pub struct CacheOptions {
     /// Layout of cached blocks on flash [default: none]
     ///
-    /// containers is for ripq+, pannier, bcache and c. wlfc, wlfc_c and b-like evict whole buckets and take no policy. An option or algorithm of
-    /// one layout implies it.
+    /// containers is for ripq+, pannier, bcache and c. wlfc, wlfc_c and b-like evict whole buckets and take no policy.
+    /// An option or algorithm of one layout implies it.
     ///
-    /// With log, --size is the size of the flash, at least 11 erase units, and blocks are 4KiB. A single volume below 16TiB keeps its
-    /// addresses. Otherwise the accessed regions of 256MiB are placed one after another. --device or one of its options puts the log on a
-    /// modelled SSD. Flushes, trims, zeroes and fua flags of a recording count too.
+    /// With log, --size is the size of the flash, at least 11 erase units, and blocks are 4KiB. A single volume below
+    /// 16TiB keeps its addresses. Otherwise the accessed regions of 256MiB are placed one after another. --device or
+    /// one of its options puts the log on a modelled SSD. Flushes, trims, zeroes and fua flags of a recording count
+    /// too.
     #[arg(long, value_name = "LAYOUT", value_parser = layouts())]
     layout: Option<LayoutName>,
     #[arg(long, value_name = "SIZE", help = ram_help())]
@@ -53,7 +54,8 @@ fn ram_help() -> String {
     let (meaning, serve) = (meaning("ram"), default("ram"));
     let wear = Value::from(endurance::Settings::default().ram);
     format!(
-        "{meaning}: a size, or a share of the flash such as 5% [default: 0; in-place and containers: {wear}; flashwise serve: {serve}]"
+        "{meaning}: a size, or a share of the flash such as 5% [default: 0; in-place and containers: {wear}; flashwise \
+         serve: {serve}]"
     )
 }
 
@@ -68,7 +70,8 @@ fn over_provision_help() -> String {
     let (meaning, default) = (meaning("over-provision"), default("over-provision"));
     let wear = Value::Share(endurance::Settings::default().over_provision);
     format!(
-        "{meaning} [default: {default}]; in-place and containers: extra flash, as a share of the cache's size, or a list (5%,10%) \
+        "{meaning} [default: {default}]; in-place and containers: extra flash, as a share of the cache's size, or a \
+         list (5%,10%) \
          [default: {wear}]"
     )
 }

@@ -1,6 +1,7 @@
 //! Detection of a standard output that was closed before the program began, for example by `>&-`.
 //!
-//! Rust's runtime opens `/dev/null` in its place before `main`, and then every write succeeds. So this check runs before the runtime.
+//! Rust's runtime opens `/dev/null` in its place before `main`, and then every write succeeds. So this check runs
+//! before the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +19,8 @@ extern "C" fn look() {
 }
 
 /// The loader calls the functions in this section before `main`.
-// SAFETY: the section holds pointers to functions without arguments, as this is one; it needs nothing that the runtime sets up.
+// SAFETY: the section holds pointers to functions without arguments, as this is one; it needs nothing that the runtime
+// sets up.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 #[used]

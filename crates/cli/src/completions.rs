@@ -5,8 +5,8 @@ use clap_complete::{Shell, generate};
 
 /// Print a shell's completion script
 ///
-/// bash: flashwise completions bash > ~/.local/share/bash-completion/completions/flashwise. The packages install the scripts for bash, zsh and
-/// fish.
+/// bash: flashwise completions bash > ~/.local/share/bash-completion/completions/flashwise. The packages install the
+/// scripts for bash, zsh and fish.
 #[derive(Debug, Args)]
 pub struct Completions {
     /// Shell

@@ -32,9 +32,9 @@ const SIZES_SHOWN: [&str; 8] = ["1%", "2%", "5%", "10%", "20%", "30%", "50%", "1
 
 /// Show a policy's hit ratio at every cache size
 ///
-/// LRU is exact and takes one pass; other policies are simulated. An LRU cache of C blocks hits the accesses with fewer than C different blocks
-/// since the previous access to the same block. The knee, where the curve bends, does not depend on the sizes shown. The page also shows the
-/// blocks in use over time.
+/// LRU is exact and takes one pass; other policies are simulated. An LRU cache of C blocks hits the accesses with fewer
+/// than C different blocks since the previous access to the same block. The knee, where the curve bends, does not
+/// depend on the sizes shown. The page also shows the blocks in use over time.
 #[derive(Debug, Args)]
 pub struct Curve {
     /// Trace in any format; - is standard input
@@ -84,7 +84,8 @@ impl Curve {
             Ok((traces, points, margin))
         };
         let (traces, points, _) = self.sample.accurate(&[], traces, work, |(_, _, margin)| *margin)?;
-        // Print first, and fail last: a page that cannot be written does not lose the curve, nor a closed output the page.
+        // Print first, and fail last: a page that cannot be written does not lose the curve, nor a closed output the
+        // page.
         let printed = self.print(&points);
         if let Some(html) = &self.html {
             let trace = &traces[0];
@@ -102,7 +103,8 @@ impl Curve {
         }
     }
 
-    /// The length of the warm-up, if one pass over the trace suffices: LRU over a whole trace, with a warm-up known in advance.
+    /// The length of the warm-up, if one pass over the trace suffices: LRU over a whole trace, with a warm-up known in
+    /// advance.
     fn one_pass_warmup(&self) -> Option<u64> {
         let is_sampled = self.sample.share().is_some() || self.sample.accuracy_given().is_some();
         match self.warmup {
@@ -139,7 +141,8 @@ impl Curve {
         Outputs::new([("--html", self.html.as_deref())], self.json || self.csv)
     }
 
-    /// The points that the table shows: all of the sizes that are given, else some, and the number of sizes that it leaves out.
+    /// The points that the table shows: all of the sizes that are given, else some, and the number of sizes that it
+    /// leaves out.
     fn shown<'a>(&self, points: &'a [CurvePoint]) -> (Vec<&'a CurvePoint>, usize) {
         if !self.sizes.is_empty() {
             return (points.iter().collect(), 0);

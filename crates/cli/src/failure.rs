@@ -81,7 +81,8 @@ fn first_paragraph(error: &clap::Error) -> String {
     text.trim_end().to_owned()
 }
 
-/// True if the reader of standard output has closed it, as in `flashwise ... | head`. For another output that is a failure.
+/// True if the reader of standard output has closed it, as in `flashwise ... | head`. For another output that is a
+/// failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     if let Some(TraceError::Io { path, .. }) = error.downcast_ref()
         && path != STANDARD_OUTPUT

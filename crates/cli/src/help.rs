@@ -27,7 +27,8 @@ pub enum Topic {
 pub const INPUT: &str = "Trace input";
 pub const ADMISSION: &str = "Admission, arrivals and devices";
 pub const LAYOUT: &str = "Layout on flash, and the whole cache of flashwise serve (--layout log)";
-pub const WEAR: &str = "Flash wear (--layout in-place; --layout log with --device; algorithms with a layout of their own: m, m+, c, h \
+pub const WEAR: &str = "Flash wear (--layout in-place; --layout log with --device; algorithms with a layout of their \
+    own: m, m+, c, h \
                         and variants, ripq+, pannier, bcache)";
 pub const BUCKETS: &str = "Caches that evict whole buckets (--layout wlfc, wlfc_c, b-like)";
 

@@ -69,7 +69,8 @@ impl InputOptions {
         Ok(trace)
     }
 
-    /// Passes all accesses of a trace of any kind to `each`, without a copy on disk, with a progress bar. Warns of malformed records.
+    /// Passes all accesses of a trace of any kind to `each`, without a copy on disk, with a progress bar. Warns of
+    /// malformed records.
     pub fn pass(&self, path: &Path, each: impl FnMut(&Accesses)) -> Result<About, TraceError> {
         let about = pass(path, &self.settings(), &reading(&[path.to_owned()]), each)?;
         warn_of(&about.name, &about.description, &about.times);
@@ -111,7 +112,8 @@ impl InputOptions {
         }
     }
 
-    /// Opens traces with their original requests; `filter` chooses the processes that are cached. See [`open_all`](Self::open_all).
+    /// Opens traces with their original requests; `filter` chooses the processes that are cached. See
+    /// [`open_all`](Self::open_all).
     pub fn open_all_with_requests(
         &self,
         paths: &[PathBuf],

@@ -15,7 +15,8 @@ use crate::table;
 
 /// Compute wear, lifetime and latency from rates, without a trace
 ///
-/// Cache, storage and workloads come from a file (docs/lifetime.toml is an example) or from options, which override the file.
+/// Cache, storage and workloads come from a file (docs/lifetime.toml is an example) or from options, which override the
+/// file.
 #[derive(Debug, Args)]
 pub struct Lifetime {
     /// TOML file with the tables cache and storage, and one or more tables workload
@@ -141,7 +142,8 @@ fn list(mut out: impl Write, about: &About, drives: &[Profile]) -> std::io::Resu
         let cycles = flash.pe_cycles.map_or(f64::INFINITY, f64::from);
         line(&format!(
             "[flash] endurance-cycles={} page-bytes={page_bytes} pages-per-block={pages_per_block} channels={channels} \
-             dies-per-channel={dies_per_channel} planes-per-die={planes_per_die} read-us={read_us} program-us={program_us} \
+             dies-per-channel={dies_per_channel} planes-per-die={planes_per_die} read-us={read_us} \
+             program-us={program_us} \
              erase-us={erase_us}{bus}",
             self::cycles(cycles)
         ))?;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Items separated by commas. The options of an item are separated by commas too, so `name=value` belongs to the item before it.
+/// Items separated by commas. The options of an item are separated by commas too, so `name=value` belongs to the item
+/// before it.
 #[derive(Clone, Debug)]
 pub struct List<T>(Vec<T>);
 

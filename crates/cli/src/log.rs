@@ -1,7 +1,7 @@
 //! Messages on standard error: their level, and their format, text or one JSON object a line.
 //!
-//! Messages of the program have a level, like those of the cache and the server. In text they start with the program's name. Messages of a server
-//! name their event, and what it is about, in fields: docs/log.md.
+//! Messages of the program have a level, like those of the cache and the server. In text they start with the program's
+//! name. Messages of a server name their event, and what it is about, in fields: docs/log.md.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

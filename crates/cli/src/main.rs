@@ -1,4 +1,5 @@
-//! flashwise: simulates flash caches and serves them. Parses arguments, shows progress and prints results; the logic is in other crates.
+//! flashwise: simulates flash caches and serves them. Parses arguments, shows progress and prints results; the logic is
+//! in other crates.
 
 // Some code shared with the commands of a live cache is unused without them.
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
@@ -42,8 +43,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A flash cache in front of slow storage, simulated from traces or served.
 ///
-/// `simulate` replays a trace of your workload against each cache policy and size. It reports hits, flash writes and the distance from the best
-/// possible cache. `serve` runs the cache: volumes over NBD and iSCSI, with RAM and flash in front of slow disks.
+/// `simulate` replays a trace of your workload against each cache policy and size. It reports hits, flash writes and
+/// the distance from the best possible cache. `serve` runs the cache: volumes over NBD and iSCSI, with RAM and flash in
+/// front of slow disks.
 #[derive(Debug, Parser)]
 #[command(name = "flashwise", version, max_term_width = 120)]
 struct Arguments {

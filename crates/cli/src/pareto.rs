@@ -31,7 +31,8 @@ use crate::table::{self, caveats, rate};
 
 /// Find the caches that hit most for their erasures
 ///
-/// All caches have the same RAM: --ram, or more if the write buffer or the open erase units of one need it. A share is of the largest size.
+/// All caches have the same RAM: --ram, or more if the write buffer or the open erase units of one need it. A share is
+/// of the largest size.
 #[derive(Debug, Args)]
 #[command(mut_args(help::without_stages))]
 pub struct Pareto {
@@ -127,11 +128,13 @@ impl Pareto {
             |offline: bool| points.iter().filter(move |point| point.offline == offline && (self.all || point.frontier));
         writeln!(out, "What can run:\n\n{}\n", frontier(shown(false)))?;
         writeln!(out, "What knows the future:\n\n{}\n", frontier(shown(true)))?;
-        let footnote = "RAM: equal for all caches; read hits: share of the reads; erased: erase units, per day each; flash writes: blocks";
+        let footnote = "RAM: equal for all caches; read hits: share of the reads; erased: erase units, per day each; \
+            flash writes: blocks";
         let footnote = match self.all {
             true => {
                 format!(
-                    "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the other."
+                    "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the \
+                     other."
                 )
             }
             false => {
@@ -148,8 +151,8 @@ impl Pareto {
     }
 }
 
-/// Leaves out the caches, of sizes that nobody asked for, that are too small to be any, and says so; where none is left, the first of them
-/// tells why.
+/// Leaves out the caches, of sizes that nobody asked for, that are too small to be any, and says so; where none is
+/// left, the first of them tells why.
 fn leave_out(trace: &Trace, cases: &mut Vec<Case>, experiment: &Experiment) -> anyhow::Result<()> {
     let mut left_out: Vec<(Case, ExperimentError)> = Vec::new();
     cases.retain(|case| match experiment::fits(trace, case, experiment) {

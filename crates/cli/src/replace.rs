@@ -17,7 +17,8 @@ pub struct Replace {
 }
 
 impl Replace {
-    /// Checks that `out` can and may be written from these traces, before they are read. Asks the user before it replaces a file.
+    /// Checks that `out` can and may be written from these traces, before they are read. Asks the user before it
+    /// replaces a file.
     ///
     /// # Errors
     /// The file cannot be written, or exists and is not to be replaced, or there is no terminal to ask on.

@@ -22,14 +22,16 @@ pub const WHOLE_TRACE: &str = "caches that see whole requests cannot be sampled;
 pub struct SampleOptions {
     /// Simulate a sample of the blocks, such as 1%: faster, less exact
     ///
-    /// The cache shrinks with the sample; all figures are estimates for the whole trace. With an admission rule, blocks are sampled in groups of
-    /// 64 KiB, so requests stay whole. A trace that is not normalised is read once and not copied.
+    /// The cache shrinks with the sample; all figures are estimates for the whole trace. With an admission rule, blocks
+    /// are sampled in groups of 64 KiB, so requests stay whole. A trace that is not normalised is read once and not
+    /// copied.
     #[arg(long, value_name = "SHARE", value_parser = sample_share)]
     sample: Option<Share>,
     /// Simulate the smallest sample whose hit ratios are within this, such as 0.005
     ///
-    /// They are within it in 95 of 100 cases. Starts with a thousandth of the blocks, and reads the trace again for each larger sample. Caches on flash and caches that see whole requests
-    /// run over the whole trace, because the accuracy of a sample is unknown for them.
+    /// They are within it in 95 of 100 cases. Starts with a thousandth of the blocks, and reads the trace again for
+    /// each larger sample. Caches on flash and caches that see whole requests run over the whole trace, because the
+    /// accuracy of a sample is unknown for them.
     #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
     accuracy: Option<f64>,
     /// Unit of sampling: blocks, or groups of 64 KiB [default: groups with an admission rule, else blocks]
@@ -65,8 +67,9 @@ impl SampleOptions {
         Some(if self.sample_by == Some(SampleBy::Groups) { sampling.by_groups() } else { sampling })
     }
 
-    /// Runs `work` over the given sample, or over all of `traces`. With an accuracy, repeats it on larger samples until the `margin` of
-    /// the result is small enough. A margin of `None` means that the sample is too small to have one. `jobs` are the jobs of the work.
+    /// Runs `work` over the given sample, or over all of `traces`. With an accuracy, repeats it on larger samples until
+    /// the `margin` of the result is small enough. A margin of `None` means that the sample is too small to have one.
+    /// `jobs` are the jobs of the work.
     pub fn accurate<T>(
         &self,
         jobs: &[Job],

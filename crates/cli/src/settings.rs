@@ -60,7 +60,8 @@ impl FromArgMatches for ServeSettings {
     }
 }
 
-/// The given flags of a simulation that are made from the table of words: those of the devices around the cache, or those of layouts.
+/// The given flags of a simulation that are made from the table of words: those of the devices around the cache, or
+/// those of layouts.
 #[derive(Clone, Debug, Default)]
 pub struct Words<const ARRAY: bool>(Vec<(Key, String)>);
 

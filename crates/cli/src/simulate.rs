@@ -44,14 +44,15 @@ pub struct Simulate {
     traces: Vec<PathBuf>,
     /// Policies or algorithms from `flashwise policies`: lru,larc; repeatable [default: all; the table shows some]
     ///
-    /// Options follow the name: larc:fill=ghost, c:buffers=8. If wear is simulated, the default is lru, ripq+, pannier, m, m+ and c. Without this
-    /// option, the table has lru, larc, the two best others and the bound, min; --policy all prints a line for each policy and size.
+    /// Options follow the name: larc:fill=ghost, c:buffers=8. If wear is simulated, the default is lru, ripq+, pannier,
+    /// m, m+ and c. Without this option, the table has lru, larc, the two best others and the bound, min; --policy all
+    /// prints a line for each policy and size.
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<Policies>,
     /// Cache sizes: 10% of the trace's unique blocks, 512MiB, 1%,5%; repeatable [default: 1%,2%,5%,10%,20%,50%]
     ///
-    /// A size is a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647. Lists (1%,10%) and ranges
-    /// (1%..10%:1%, 64MiB..1GiB:x2) are allowed.
+    /// A size is a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647.
+    /// Lists (1%,10%) and ranges (1%..10%:1%, 64MiB..1GiB:x2) are allowed.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start that are not counted: a number, or a share such as 10% [default: 0]
@@ -59,7 +60,8 @@ pub struct Simulate {
     warmup: Option<Warmup>,
     /// Add figures for every N counted accesses (not in table or CSV)
     ///
-    /// Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the rule's decisions.
+    /// Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the
+    /// rule's decisions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     #[command(flatten)]
@@ -72,8 +74,10 @@ pub struct Simulate {
     csv: bool,
     /// Append each finished row as a line of JSON, and skip rows already there
     ///
-    /// After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which identify the row.
-    /// - is standard output; there and in pipes no row is skipped. With --accuracy, rows are written when all of them are accurate.
+    /// After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which
+    /// identify the row.
+    /// - is standard output; there and in pipes no row is skipped. With --accuracy, rows are written when all of them
+    ///   are accurate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]
     jsonl: Option<PathBuf>,
     /// Write the results to a Parquet file
@@ -81,8 +85,8 @@ pub struct Simulate {
     parquet: Option<PathBuf>,
     /// Write a report with charts to one self-contained HTML file
     ///
-    /// It compares the results with the best possible (MIN), or, if there is a rule or devices, with the policies without a rule. Both are
-    /// simulated for it.
+    /// It compares the results with the best possible (MIN), or, if there is a rule or devices, with the policies
+    /// without a rule. Both are simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Title of the report [default: that of the traces]
@@ -90,8 +94,8 @@ pub struct Simulate {
     title: Option<String>,
     /// Run the jobs listed in a file; - is standard input
     ///
-    /// A job is a JSON object of options, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. Or it is a line of words, as in the
-    /// field job of a row: policy=larc size=10%. Its rows are those that the options would give.
+    /// A job is a JSON object of options, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. Or it is a line
+    /// of words, as in the field job of a row: policy=larc size=10%. Its rows are those that the options would give.
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// Print the jobs of the options as lines of JSON, and run none
@@ -183,7 +187,8 @@ impl Simulate {
         }
         let done = self.accurate()?;
         let rows: Vec<ResultRow> = done.asked().cloned().collect();
-        // Print first, and fail last: a file that cannot be written does not lose the results, nor a closed output the files.
+        // Print first, and fail last: a file that cannot be written does not lose the results, nor a closed output the
+        // files.
         let printed = self.print(&rows);
         self.write_report(&done)?;
         self.write_parquet(&rows)?;
@@ -290,7 +295,8 @@ impl Simulate {
         self.traces.chunks(together).map(origin).collect()
     }
 
-    /// The jobs to run: those of a file, or those of the options. They run over a sample of each trace if `sample` is given.
+    /// The jobs to run: those of a file, or those of the options. They run over a sample of each trace if `sample` is
+    /// given.
     fn jobs(&self, sample: Option<Share>) -> anyhow::Result<Vec<Job>> {
         let mut base = Job { warmup: self.warmup, epoch: self.epoch, ..Job::default() };
         self.cache.put(&mut base);

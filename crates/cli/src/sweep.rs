@@ -25,8 +25,8 @@ use crate::simulate::{command, misuse};
 
 /// Run the missing jobs of a plan over many traces
 ///
-/// Results are one Parquet file per trace. The plan is a TOML file with the traces, the results folder, and options of jobs or lists of them; see
-/// docs/sweep.md.
+/// Results are one Parquet file per trace. The plan is a TOML file with the traces, the results folder, and options of
+/// jobs or lists of them; see docs/sweep.md.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Sweep {
@@ -35,7 +35,8 @@ pub struct Sweep {
     /// Plan, a TOML file; docs/sweep.md has an example
     #[arg(required_unless_present = "task", value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
-    /// Traces to run in parallel, each in its own process, so a crash ends one only [default: one after another in this process]
+    /// Traces to run in parallel, each in its own process, so a crash ends one only [default: one after another in this
+    /// process]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
     /// Number of threads per trace [default: one per core, shared by the workers]

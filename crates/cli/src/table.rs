@@ -19,8 +19,8 @@ use screen::Figures;
 /// Spaces between columns.
 pub const GAP: usize = 2;
 
-/// Returns a table without lines, with the columns after the first `text_columns` aligned right. If it is wider than the terminal, cells
-/// wrap between words.
+/// Returns a table without lines, with the columns after the first `text_columns` aligned right. If it is wider than
+/// the terminal, cells wrap between words.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
@@ -38,8 +38,8 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
     table
 }
 
-/// Returns one line per trace, policy, size and admission rule, with notes below: the columns with a heading that any row has. If the best
-/// possible was simulated too, a column gives each row's share of its hits.
+/// Returns one line per trace, policy, size and admission rule, with notes below: the columns with a heading that any
+/// row has. If the best possible was simulated too, a column gives each row's share of its hits.
 pub fn results(rows: &[ResultRow]) -> String {
     let columns: Vec<(Head, Cells)> = columns_of(rows)
         .into_iter()
@@ -73,7 +73,8 @@ pub fn results(rows: &[ResultRow]) -> String {
     figures.print(fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
-/// Returns a line per row, whose first `names` cells are names. If that is wider than the terminal, figures go down the screen.
+/// Returns a line per row, whose first `names` cells are names. If that is wider than the terminal, figures go down the
+/// screen.
 pub fn fitting(header: Vec<&str>, names: usize, rows: Vec<Vec<String>>) -> String {
     let notes = vec![""; header.len()];
     Figures { header, names, notes, rows, begins: Vec::new() }.print(fit::width())
@@ -110,7 +111,8 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
     }
 }
 
-/// Returns the caveats of samples: for each trace that of the smallest cache, if the sample is too small, and each other once.
+/// Returns the caveats of samples: for each trace that of the smallest cache, if the sample is too small, and each
+/// other once.
 fn sample_caveats(rows: &[ResultRow]) -> String {
     let sampled = || rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?)));
     let mut smallest: Vec<(&ResultRow, &SampleFigures)> = Vec::new();
@@ -136,7 +138,8 @@ fn sample_caveats(rows: &[ResultRow]) -> String {
 /// A little more than 1, because the last requests are served after the last arrival.
 const KEEPS_UP_MAX: f64 = 1.01;
 /// Note below a table with an overloaded device.
-const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall ever further behind, and latencies grow with the length of \
+const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall ever further behind, and latencies \
+    grow with the length of \
                           the trace.";
 
 /// Returns a note if a device cannot keep up; otherwise nothing.
@@ -158,7 +161,8 @@ pub fn rate(caveat: Option<&str>, text: String) -> String {
     if caveat.is_some() && text != "-" { format!("{EXTRAPOLATED}{text}") } else { text }
 }
 
-/// Explains the marked figures below a table: for each trace, how short the measured time is. Ends with a line break unless empty.
+/// Explains the marked figures below a table: for each trace, how short the measured time is. Ends with a line break
+/// unless empty.
 pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (trace, caveat) in rows {

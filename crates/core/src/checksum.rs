@@ -1,7 +1,7 @@
 //! CRC-32C, the checksum of blocks and of pages of metadata.
 //!
-//! Source: Castagnoli, Braeuer and Herrmann: Optimization of cyclic redundancy-check codes with 24 and 32 parity bits. IEEE
-//! Transactions on Communications, 1993; parameters as in RFC 3720 (iSCSI), section 12.1.
+//! Source: Castagnoli, Braeuer and Herrmann: Optimization of cyclic redundancy-check codes with 24 and 32 parity bits.
+//! IEEE Transactions on Communications, 1993; parameters as in RFC 3720 (iSCSI), section 12.1.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -33,7 +33,8 @@ impl<C: Count + Default> Count for Option<C> {
     }
 }
 
-/// Declares structs whose fields are [counts](Count). A difference has the counts since an earlier moment; a sum has those of two runs.
+/// Declares structs whose fields are [counts](Count). A difference has the counts since an earlier moment; a sum has
+/// those of two runs.
 #[macro_export]
 macro_rules! counts {
     ($($(#[$about:meta])* pub struct $name:ident { $($(#[$doc:meta])* $visibility:vis $count:ident: $type:ty,)* })*) => {$(

@@ -1,7 +1,8 @@
 //! The I/O filter: allow and deny lists of clients, which decide whose requests are cached.
 //!
-//! Source: Flashcache, doc/flashcache-sa-guide.txt, "Caching Controls", and its `flashcache_uncacheable`, which LARC (Huang et al., MSST
-//! 2013), section V.A, uses: "Administrators can configure a white list or black list to specify which processes should be cached."
+//! Source: Flashcache, doc/flashcache-sa-guide.txt, "Caching Controls", and its `flashcache_uncacheable`, which LARC
+//! (Huang et al., MSST 2013), section V.A, uses: "Administrators can configure a white list or black list to specify
+//! which processes should be cached."
 //!
 //! The precedence is Flashcache's. It distinguishes a thread (by its pid) from a group of threads (by their tgid). Here
 //! a rule names one client, or a group of clients:

@@ -3,8 +3,8 @@
 //! Source: our own. Epochs that identify the newest copy of a block follow WLFC (section IV.D), and so does the
 //! idempotence of repeated write-backs. `docs/format.md` has the same as tables.
 //!
-//! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number and a
-//! CRC32C of the rest of the page.
+//! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number
+//! and a CRC32C of the rest of the page.
 
 mod digest;
 mod run_end;
@@ -368,7 +368,8 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { units: 100, unit_pages: 512 };
 
-    /// 512 pages: 3 of the footer (512 + 128 = 640 records, 252 a page), 509 for segments: two of 1 + 252 and one of 1 + 2.
+    /// 512 pages: 3 of the footer (512 + 128 = 640 records, 252 a page), 509 for segments: two of 1 + 252 and one of 1
+    /// + 2.
     #[test]
     fn a_unit_of_2_mib_loses_six_pages_to_metadata() {
         assert_eq!(GEOMETRY.footer_pages(), 3);

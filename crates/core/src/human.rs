@@ -1,7 +1,9 @@
-//! Numbers for people, by one rule: at most three significant digits and one unit, as in `1.07 s`, `482 MiB`, `0.06 years`, `32.8%`.
+//! Numbers for people, by one rule: at most three significant digits and one unit, as in `1.07 s`, `482 MiB`,
+//! `0.06 years`, `32.8%`.
 //!
-//! Trailing zeros are dropped. Digits before the point are not rounded: `1,234`. Numbers below 0.001 have an exponent: `1.01e-4`. Counts of
-//! things are exact. The web page follows the same rule in `numbers.mjs`; `human/examples.txt` tests both.
+//! Trailing zeros are dropped. Digits before the point are not rounded: `1,234`. Numbers below 0.001 have an exponent:
+//! `1.01e-4`. Counts of things are exact. The web page follows the same rule in `numbers.mjs`; `human/examples.txt`
+//! tests both.
 
 use crate::quantity::DURATION_UNITS;
 
@@ -41,7 +43,8 @@ fn without_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// Formats an amount of the first unit in the largest unit that leaves at least 1. Each unit has its size in the first one.
+/// Formats an amount of the first unit in the largest unit that leaves at least 1. Each unit has its size in the first
+/// one.
 fn in_units(amount: f64, units: &[(&str, f64)]) -> String {
     if !amount.is_finite() {
         return number(amount);

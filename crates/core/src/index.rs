@@ -97,7 +97,8 @@ impl Index for Dense {
     }
 }
 
-/// The index for any other key, such as the server's 64-bit block addresses: a [`Table`] of node numbers, about 5 bytes per block.
+/// The index for any other key, such as the server's 64-bit block addresses: a [`Table`] of node numbers, about 5 bytes
+/// per block.
 #[derive(Clone, Debug)]
 pub struct Hashed<K> {
     table: Table,

@@ -14,7 +14,8 @@ pub enum QuantityError {
     #[error("found '{found}', expected a size in bytes such as 10GiB, 512MiB or 4096")]
     NotASize { found: String },
     #[error(
-        "size '{found}': unknown unit '{unit}', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)"
+        "size '{found}': unknown unit '{unit}', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB \
+         (powers of 1000)"
     )]
     SizeUnit { found: String, unit: String },
     #[error("size '{found}' is not a whole number of bytes")]
@@ -308,11 +309,13 @@ mod tests {
             ("1.GiB", "found '1.GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),
             (
                 "1,5GiB",
-                "size '1,5GiB': unknown unit ',5GiB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)",
+                "size '1,5GiB': unknown unit ',5GiB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or \
+                 TB (powers of 1000)",
             ),
             (
                 "10PB",
-                "size '10PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)",
+                "size '10PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB \
+                 (powers of 1000)",
             ),
             ("1.5", "size '1.5' is not a whole number of bytes"),
             ("16777216TiB", "size '16777216TiB' is too large, expected less than 2^64 bytes"),

@@ -1,7 +1,7 @@
 //! TinyLFU's sketch: approximate counts of recent accesses in little memory.
 //!
-//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4),
-//! 2017, section 3: a count-min sketch with small counters, the reset (3.3) and the doorkeeper (3.4.2).
+//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage
+//! 13(4), 2017, section 3: a count-min sketch with small counters, the reset (3.3) and the doorkeeper (3.4.2).
 //!
 //! Each block has four counters of 4 bits, one in each row. Its estimate is their minimum, which can be too large
 //! because of other blocks, but never too small. After a sample of `W` accesses all counters are halved, and the sample

@@ -221,8 +221,8 @@ mod tests {
         assert!((found - expected).abs() <= 1e-12 * expected.abs(), "found {found}, expected {expected}");
     }
 
-    /// Section IV.D: w_c = (160 MB/s * 0.1 + 200 MB/s) / 100 GB, w_s = (160 MB/s * 0.1 + 0.15 * 200 MB/s) * 0.65 / 600 GB.
-    /// Reads take 0.9 * 40 + 0.1 * 200 = 56 us, writes 200 us: (160 * 56 + 200 * 200) / 360 = 136 us.
+    /// Section IV.D: w_c = (160 MB/s * 0.1 + 200 MB/s) / 100 GB, w_s = (160 MB/s * 0.1 + 0.15 * 200 MB/s) * 0.65 / 600
+    /// GB. Reads take 0.9 * 40 + 0.1 * 200 = 56 us, writes 200 us: (160 * 56 + 200 * 200) / 360 = 136 us.
     #[test]
     fn workload_i_is_the_papers() {
         let traffic = WORKLOAD_I.traffic();

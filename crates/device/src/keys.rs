@@ -28,10 +28,12 @@ pub enum ArrayError {
     Missing { place: String, key: String, expected: String },
     #[error("{place}: {keys} are both given, expected one of them")]
     Both { place: String, keys: &'static str },
-    #[error("{place}: found no device '{found}'{}; expected one of: {}, or the path of a file that ends in .toml", did_you_mean(.found, .expected), .expected.join(", "))]
+    #[error("{place}: found no device '{found}'{}; expected one of: {}, or the path of a file that ends in \
+        .toml", did_you_mean(.found, .expected), .expected.join(", "))]
     NoSuchDevice { place: String, found: String, expected: Vec<&'static str> },
     #[error(
-        "{trace}: all requests have the same time, expected arrival times; without them, use a closed loop: closed:depth=16"
+        "{trace}: all requests have the same time, expected arrival times; without them, use a closed loop: \
+         closed:depth=16"
     )]
     NoTimes { trace: String },
 }

@@ -223,8 +223,10 @@ mod tests {
 
     #[test]
     fn each_size_and_number_is_an_offer_by_price() {
-        let cache = "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\ncapacity-gb = \"500,1000\"\nprice-per-gb = 0.2\ndrive-writes-per-day = 2\n\
-                     warranty-years = 3\ndevices = \"1,2\"\n[[cache]]\nname = \"b\"\ndevice = \"p4800x\"\nprice = 150\n";
+        let cache = "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\ncapacity-gb = \"500,1000\"\nprice-per-gb = \
+            0.2\ndrive-writes-per-day = 2\n\
+                     warranty-years = 3\ndevices = \"1,2\"\n[[cache]]\nname = \"b\"\ndevice = \"p4800x\"\nprice = \
+                     150\n";
         let found = offers(cache).unwrap();
         let told: Vec<_> = found.iter().map(|offer| (&offer.name[..], offer.devices(), offer.price)).collect();
         let expected = [("a 500 GB", 1, 100.0), ("b", 1, 150.0), ("a 500 GB", 2, 200.0), ("a 1000 GB", 1, 200.0)];
@@ -259,16 +261,21 @@ mod tests {
             ),
             (
                 "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\ncapacity-gb = \"2,1\"\nprice = 1\n",
-                "ours.toml [[cache]] 1, line 9: capacity-gb: found \"2,1\", expected a size in GB, or a list of sizes in ascending order such as \"480,960\"",
+                "ours.toml [[cache]] 1, line 9: capacity-gb: found \"2,1\", expected a size in GB, or a list of sizes \
+                 in ascending order such as \"480,960\"",
             ),
             (
-                "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\nprice = 1\nendurance-cycles = 9\ndrive-writes-per-day = 1\n",
-                "ours.toml [[cache]] 1, line 10: endurance-cycles: found 9, expected one endurance: endurance-cycles, total-writes-tb or drive-writes-per-day",
+                "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\nprice = 1\nendurance-cycles = 9\ndrive-writes-per-day = \
+                 1\n",
+                "ours.toml [[cache]] 1, line 10: endurance-cycles: found 9, expected one endurance: endurance-cycles, \
+                 total-writes-tb or drive-writes-per-day",
             ),
             (
                 "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\nprise = 1\n",
-                "ours.toml [[cache]] 1, line 9: unknown key 'prise' (did you mean 'price'?); expected one of: name, price, price-per-gb, \
-                 drive-writes-per-day, warranty-years, device, devices, write-amplification, capacity-gb, endurance-cycles, total-writes-tb, \
+                "ours.toml [[cache]] 1, line 9: unknown key 'prise' (did you mean 'price'?); expected one of: name, \
+                 price, price-per-gb, \
+                 drive-writes-per-day, warranty-years, device, devices, write-amplification, capacity-gb, \
+                 endurance-cycles, total-writes-tb, \
                  read-latency-ms, write-latency-ms, channels, transfer-mb-per-s",
             ),
         ];

@@ -265,7 +265,8 @@ mod tests {
         let rows = [
             (
                 "slcc",
-                "--cache: found no device 'slcc' (did you mean 'slc'?); expected one of: slc, mlc, hdd, cloud, p4500, 9200-max, p4800x, or the path of a file that ends in .toml",
+                "--cache: found no device 'slcc' (did you mean 'slc'?); expected one of: slc, mlc, hdd, cloud, p4500, \
+                 9200-max, p4800x, or the path of a file that ends in .toml",
             ),
             ("slc:devices=0", "--cache: devices: found '0', expected a number greater than 0"),
             ("slc:capacity-gb=-1", "--cache: capacity-gb: found '-1', expected a number greater than 0"),

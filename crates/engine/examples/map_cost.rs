@@ -1,5 +1,5 @@
-//! What a pool's map costs a request: reads of 4 KiB that hit RAM, of a logical disk and of the pool's cache itself, in turns:
-//! `map_cost [THOUSANDS]`.
+//! What a pool's map costs a request: reads of 4 KiB that hit RAM, of a logical disk and of the pool's cache itself, in
+//! turns: `map_cost [THOUSANDS]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         disk.submit(write, Box::new(move |written| drop(sender.send(written))));
         receiver.recv()??;
     }
-    // Where each chunk is in the pool, which is what the cache knows it by: chunks of a disk follow the last of the disk before.
+    // Where each chunk is in the pool, which is what the cache knows it by: chunks of a disk follow the last of the
+    // disk before.
     let base = |number: u32| u64::from(number - 1) * DISK_BYTES as u64;
     let mut places = vec![0; (SIZE / CHUNK_BYTES) as usize];
     for run in pool.map_of("a")? {

@@ -1,5 +1,5 @@
-//! What recording a request costs the thread that asks for it: `record_cost [FILE]`, segments of `trace.zst` in the temporary
-//! directory if none is given.
+//! What recording a request costs the thread that asks for it: `record_cost [FILE]`, segments of `trace.zst` in the
+//! temporary directory if none is given.
 
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 //!
 //!     transfer_rates FILE SECONDS [direct|buffered] [ring|pool] [callback|thread] [DEPTH]
 //!
-//! Each transfer that ends is followed by another, submitted by the function that takes the completion (`callback`) or by a thread
-//! that the completion is passed to (`thread`). What is left out is tried in all ways.
+//! Each transfer that ends is followed by another, submitted by the function that takes the completion (`callback`) or
+//! by a thread that the completion is passed to (`thread`). What is left out is tried in all ways.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -38,9 +38,11 @@ pub enum CaptureError {
     Missing { path: PathBuf, error: io::Error },
     #[error("{}: found no block device, expected one such as /dev/sdb", path.display())]
     NotADevice { path: PathBuf },
-    #[error("{}: found a partition, expected the whole disk {disk}: the kernel reports requests by their offset on the disk", path.display())]
+    #[error("{}: found a partition, expected the whole disk {disk}: the kernel reports requests by their offset on the \
+        disk", path.display())]
     Partition { path: PathBuf, disk: String },
-    #[error("{}: found a folder on {device} itself, expected one elsewhere: the recording would record itself", folder.display())]
+    #[error("{}: found a folder on {device} itself, expected one elsewhere: the recording would record \
+        itself", folder.display())]
     OnItself { folder: PathBuf, device: String },
     #[error("found no tracefs at {}, expected it: mount -t tracefs tracefs {}", TRACEFS.join(" or "), TRACEFS[0])]
     NoTracefs,

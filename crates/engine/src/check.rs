@@ -134,7 +134,8 @@ impl Report {
     pub fn add_damaged_record(&mut self, error: &io::Error, is_paired: bool) {
         let advice = match is_paired {
             true => {
-                "'flashwise detach' with this flash and backend writes back the dirty blocks and a new record. Give the flash that was used last: an \
+                "'flashwise detach' with this flash and backend writes back the dirty blocks and a new record. Give \
+                 the flash that was used last: an \
                  older copy is not recognised"
             }
             false => "If its cache is lost, start once with --discard-cache",
@@ -233,7 +234,8 @@ fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
         && copies.len() > 1
     {
         report.damage(format!(
-            "Copy {copy} of the superblock is damaged: {error}. The other copy is whole and is used; the next start writes \
+            "Copy {copy} of the superblock is damaged: {error}. The other copy is whole and is used; the next start \
+             writes \
              this one anew."
         ));
     }
@@ -269,14 +271,15 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
         }
     }
     match superblock.state {
-        State::Detached => report.note(
-            "The cache is detached: the backend has all data, and no start uses this cache.".to_owned(),
-        ),
+        State::Detached => {
+            report.note("The cache is detached: the backend has all data, and no start uses this cache.".to_owned())
+        }
         State::InUse if is_whole => {
             report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned());
         }
         State::InUse => report.note(
-            "The cache was not closed in order, or the damaged copy of the superblock records that it was. A start decides by the \
+            "The cache was not closed in order, or the damaged copy of the superblock records that it was. A start \
+             decides by the \
              backend's record."
                 .to_owned(),
         ),
@@ -382,7 +385,8 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
     for sequence in sequences.rev() {
         let Some(walk) = units.get(&sequence) else {
             damage.push(format!(
-                "Erase unit {} should hold part {sequence} of the log and does not: neither its first page nor its footer \
+                "Erase unit {} should hold part {sequence} of the log and does not: neither its first page nor its \
+                 footer \
                  can be read.",
                 geometry.unit_of(sequence)
             ));
@@ -416,7 +420,8 @@ fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u3
     let UnitWalk { unit, header, .. } = walk;
     if let Some(error) = walk.first {
         damage.push(format!(
-            "Page {}, the first of erase unit {unit} and the header of a segment, is damaged: {error}. The unit's footer repeats the \
+            "Page {}, the first of erase unit {unit} and the header of a segment, is damaged: {error}. The unit's \
+             footer repeats the \
              header, so nothing is lost.",
             geometry.slot(*unit, 0)
         ));
@@ -428,7 +433,8 @@ fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u3
         && !(is_head && *footer_end < walk.end && walk.records.starts_with(records))
     {
         damage.push(format!(
-            "Erase unit {unit}, part {} of the log: its segments can be read up to page {} with {} records, its footer says \
+            "Erase unit {unit}, part {} of the log: its segments can be read up to page {} with {} records, its footer \
+             says \
              {footer_end} and {}.",
             header.sequence,
             walk.end,
@@ -440,7 +446,8 @@ fn check_unit(geometry: Geometry, walk: &UnitWalk, is_head: bool, end: Option<u3
         && !is_head
     {
         damage.push(format!(
-            "Erase unit {unit}, part {} of the log: its segments can be read up to page {}, and were written up to page {end}.",
+            "Erase unit {unit}, part {} of the log: its segments can be read up to page {}, and were written up to \
+             page {end}.",
             header.sequence, walk.end
         ));
     }
@@ -472,7 +479,8 @@ fn check_recovered(
         let named: Vec<String> = lost.iter().take(TOLD_MAX).map(u32::to_string).collect();
         let more = if lost.len() > TOLD_MAX { ", ..." } else { "" };
         report.damage(format!(
-            "The only copy of {} blocks was lost before: {}{more}. Reading them is an error until they are written anew.",
+            "The only copy of {} blocks was lost before: {}{more}. Reading them is an error until they are written \
+             anew.",
             lost.len(),
             named.join(", ")
         ));
@@ -516,7 +524,10 @@ fn check_write_pointers(zoned: &ZonedFlash, recovered: &Recovered) -> Vec<String
         let has_footer =
             (geometry.segments_end()..=geometry.unit_pages).contains(&found) && expected + 1 >= geometry.segments_end();
         (found != expected && !has_footer).then(|| {
-            format!("Erase unit {unit}: the device's write pointer is at page {found}, the log's end there is page {expected}.")
+            format!(
+                "Erase unit {unit}: the device's write pointer is at page {found}, the log's end there is page \
+                {expected}."
+            )
         })
     };
     (1..log.geometry().units).filter_map(wrong).collect()
@@ -542,7 +553,10 @@ fn check_data(
         progress(BLOCK_BYTES as u64);
         let Some(wrong) = wrong else { continue };
         damage.push(if recovered.log.is_dirty(slot) {
-            format!("Block {block}, at page {slot}, {wrong}. It was the only copy: reading it is an error until it is written anew.")
+            format!(
+                "Block {block}, at page {slot}, {wrong}. It was the only copy: reading it is an error until it is \
+                written anew."
+            )
         } else {
             format!("Block {block}, at page {slot}, {wrong}. It is read from the backend, which has it too.")
         });

@@ -31,7 +31,8 @@ pub enum DetachError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
-        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all. Detach it again once the backend is writable"
+        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all. Detach it \
+         again once the backend is writable"
     )]
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
@@ -39,13 +40,16 @@ pub enum DetachError {
     #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
-        "flash {path}: its superblock is lost in both copies, and {what}. Give its backend, and --erase-unit and --flash-size as when the \
+        "flash {path}: its superblock is lost in both copies, and {what}. Give its backend, and --erase-unit and \
+         --flash-size as when the \
          cache was made"
     )]
     NoSuperblock { path: String, what: String },
     #[error(
-        "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. The backend has \
-         older data there. To give them up, overwrite them through the server and detach again, or use 'flashwise detach --salvage \
+        "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. The \
+         backend has \
+         older data there. To give them up, overwrite them through the server and detach again, or use 'flashwise \
+         detach --salvage \
          --discard-rest'",
         .blocks.len(),
         listed(.blocks)

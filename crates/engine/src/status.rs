@@ -1,4 +1,5 @@
-//! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
+//! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the
+//! metrics.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::export::{Guest, Requested};
 
 pub use crate::load::BackendLoad;
 
-/// The states that something can be in, each with its name in kebab case, which every output has. The first is the one that it begins in.
+/// The states that something can be in, each with its name in kebab case, which every output has. The first is the one
+/// that it begins in.
 macro_rules! states {
     ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
         $(#[$meaning])*
@@ -69,7 +71,8 @@ impl VolumeState {
     }
 }
 
-/// A volume at a moment. Counts are since its cache was opened by this process, in blocks of 4,096 bytes unless they say otherwise.
+/// A volume at a moment. Counts are since its cache was opened by this process, in blocks of 4,096 bytes unless they
+/// say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     /// The volume's name: its NBD export.
@@ -87,9 +90,11 @@ pub struct VolumeStatus {
     pub policy: String,
     /// Admission rule with its options, or `none`.
     pub admission: String,
-    /// What an admission rule that adapts holds to now, in words: `p=0.25`, `max=64KiB`, `min=3`, `everything`, or `policy larc`.
+    /// What an admission rule that adapts holds to now, in words: `p=0.25`, `max=64KiB`, `min=3`, `everything`, or
+    /// `policy larc`.
     pub admission_choice: Option<String>,
-    /// The threshold behind that: a portion, blocks or references; absent where there is none, or before the first decision.
+    /// The threshold behind that: a portion, blocks or references; absent where there is none, or before the first
+    /// decision.
     pub admission_threshold: Option<f64>,
     /// How often an admission rule that adapts has decided.
     pub admission_decisions: u64,
@@ -122,7 +127,8 @@ pub struct VolumeStatus {
     /// What the cache did, by the names that `flashwise simulate` has for it.
     #[serde(flatten)]
     pub cache: CacheStatus,
-    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together.
+    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the
+    /// write buffer together.
     pub flash_write_requests: u64,
     /// All flash writes, in bytes.
     pub flash_bytes_written: u64,
@@ -134,15 +140,17 @@ pub struct VolumeStatus {
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
     pub drive_writes_per_day_rated: Option<f64>,
-    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life as `write_budget` has it.
-    /// Absent without a rating, without writes, without a flash in use, and in the first hour, whose rate is no basis for years.
+    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life
+    /// as `write_budget` has it. Absent without a rating, without writes, without a flash in use, and in the first
+    /// hour, whose rate is no basis for years.
     pub lifetime_years_rated: Option<f64>,
     /// The budget of flash writes and how much of it was used; absent without a budget and a rating.
     #[serde(default)]
     pub write_budget: Option<WriteBudgetStatus>,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypasses: u64,
-    /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
+    /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be
+    /// written back.
     pub throttled_seconds: f64,
     /// Requests that are under way.
     pub queue_depth: u64,
@@ -154,7 +162,8 @@ pub struct VolumeStatus {
     pub flash_bytes: u64,
     /// Most blocks that the policy may keep on flash.
     pub capacity_blocks: u64,
-    /// Most blocks that fit on flash: those that the policy keeps, and those that it gave up and that are not overwritten yet.
+    /// Most blocks that fit on flash: those that the policy keeps, and those that it gave up and that are not
+    /// overwritten yet.
     pub flash_room_blocks: u64,
     /// Blocks with a copy on flash, kept by the policy or not: at most `flash_room_blocks`.
     pub cached_blocks: u64,
@@ -164,11 +173,11 @@ pub struct VolumeStatus {
     pub dirty_bytes: u64,
     /// Blocks that wait in the write buffer.
     pub buffered_blocks: u64,
-    /// Seconds since the block on flash that has been dirty for longest became dirty, or up to a tenth of `dirty-age` more; absent if none is
-    /// dirty, and with layout `wlfc`.
+    /// Seconds since the block on flash that has been dirty for longest became dirty, or up to a tenth of `dirty-age`
+    /// more; absent if none is dirty, and with layout `wlfc`.
     pub oldest_dirty_seconds: Option<f64>,
-    /// While the flash is being detached: how long that still takes in seconds, if dirty blocks are written back as fast as in the last seconds. Absent before
-    /// that is known, and with layout `wlfc`.
+    /// While the flash is being detached: how long that still takes in seconds, if dirty blocks are written back as
+    /// fast as in the last seconds. Absent before that is known, and with layout `wlfc`.
     pub detach_remaining_seconds: Option<f64>,
     /// Transfers of the backend.
     #[serde(default)]
@@ -184,15 +193,16 @@ pub struct VolumeStatus {
     pub faults: FaultsStatus,
     /// Requests by kind, with how long they took.
     pub latencies: Vec<LatencyStatus>,
-    /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
+    /// Keys of settings that were changed since the server was started. The next start takes them from the
+    /// configuration again.
     pub changed_settings: Vec<String>,
     /// True if a running server made it, so that no configuration has it.
     #[serde(default)]
     pub made: bool,
 }
 
-/// A budget of flash writes, per day and over the life of the flash. The budget is that of the admission rule, else the drive writes per day that the
-/// flash is rated for, which no rule holds.
+/// A budget of flash writes, per day and over the life of the flash. The budget is that of the admission rule, else the
+/// drive writes per day that the flash is rated for, which no rule holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WriteBudgetStatus {
     /// The counter of the writes: `drive` for the drive's own (SMART), which has those of others too, or `flashwise`.
@@ -439,7 +449,8 @@ pub struct ServerStatus {
     /// Volumes that could not be opened at the start of the server, while others could.
     #[serde(default)]
     pub unserved_volumes: Vec<Unserved>,
-    /// Pools that could not be opened at the start of the server, while others could, or that a running server had made.
+    /// Pools that could not be opened at the start of the server, while others could, or that a running server had
+    /// made.
     #[serde(default)]
     pub unserved_pools: Vec<Unserved>,
     /// The volumes that `flashwise demo --page` compares; absent in service.
@@ -502,8 +513,8 @@ impl VolumeStatus {
         }
     }
 
-    /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
-    /// per day and the lifetime. Needs `state`, `flash_bytes_written`, `flash_bytes` and `write_budget`.
+    /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day,
+    /// drive writes per day and the lifetime. Needs `state`, `flash_bytes_written`, `flash_bytes` and `write_budget`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
         self.uptime_seconds = uptime_seconds;
         self.flash_bytes_per_day = bytes_per_day(self.flash_bytes_written, uptime_seconds);
@@ -531,7 +542,8 @@ pub fn drive_writes_per_day(bytes_per_day: f64, flash_bytes: u64) -> f64 {
     if flash_bytes == 0 { 0.0 } else { bytes_per_day / flash_bytes as f64 }
 }
 
-/// Years until the rated writes of a device of `flash_bytes`, less those already written, are used up; `None` at no writes.
+/// Years until the rated writes of a device of `flash_bytes`, less those already written, are used up; `None` at no
+/// writes.
 pub fn lifetime_years(rating: Rating, flash_bytes: u64, written_bytes: u64, bytes_per_day: f64) -> Option<f64> {
     if bytes_per_day <= 0.0 {
         return None;
@@ -546,8 +558,9 @@ mod tests {
 
     const GB: u64 = 1_000_000_000;
 
-    /// 600 GB in six hours are 2,400 GB a day: 2.4 writes of a drive of 1 TB. Rated for 1 write a day over 5 years, it takes
-    /// 5 * 365 * 1,000 GB = 1,825,000 GB; less 600 GB those last 1,824,400 / 2,400 = 760.1667 days = 2.08265 years.
+    /// 600 GB in six hours are 2,400 GB a day: 2.4 writes of a drive of 1 TB. Rated for 1 write a day over 5 years, it
+    /// takes 5 * 365 * 1,000 GB = 1,825,000 GB; less 600 GB those last 1,824,400 / 2,400 = 760.1667 days = 2.08265
+    /// years.
     #[test]
     fn wear_is_worked_out_from_bytes_and_time() {
         let mut volume =

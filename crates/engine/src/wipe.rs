@@ -22,7 +22,8 @@ pub enum WipeError {
     #[error("flash {path}: it is blank: there is nothing to wipe")]
     Blank { path: String },
     #[error(
-        "flash {path}: it holds something that is not a cache, which is not wiped here; expected the magic number of a cache"
+        "flash {path}: it holds something that is not a cache, which is not wiped here; expected the magic number of a \
+         cache"
     )]
     Foreign { path: String },
     #[error("flash {path} and backend {backend}: {error}; without --backend only the flash is wiped")]

@@ -85,7 +85,8 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     })
 }
 
-/// What the cache of the answer is called: that which is to be bought, the best where none is, or that which misses the targets least.
+/// What the cache of the answer is called: that which is to be bought, the best where none is, or that which misses the
+/// targets least.
 fn name(advice: &Advice, cache: &AdvisedCache) -> &'static str {
     match advice.verdict {
         Verdict::Buy | Verdict::RamOnly => THIS,
@@ -140,8 +141,8 @@ struct Of {
     unit: &'static str,
 }
 
-/// A point for each cache that was run and has the value, one for `alone`, the storage without a cache, and a line at the target; and what each
-/// tells.
+/// A point for each cache that was run and has the value, one for `alone`, the storage without a cache, and a line at
+/// the target; and what each tells.
 fn chart(
     advice: &Advice,
     of: &Of,

@@ -1,5 +1,5 @@
-//! What to buy and why, in three sentences and a picture: what comes first in a report. Each statement follows from the rows alone, whatever
-//! policies and sizes there are; what knows the future is compared with, never recommended.
+//! What to buy and why, in three sentences and a picture: what comes first in a report. Each statement follows from the
+//! rows alone, whatever policies and sizes there are; what knows the future is compared with, never recommended.
 
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_device::Profile;
@@ -206,7 +206,8 @@ impl<'a> Reading<'a> {
         self.section.info.reaccess_ratio >= REACCESS_RATIO_MIN && self.choice.row.hit_ratio >= HIT_RATIO_MIN
     }
 
-    /// The run behind a rule that is recommended, and the one with the most hits of those that are not. A recommended run is dominated by no other.
+    /// The run behind a rule that is recommended, and the one with the most hits of those that are not. A recommended
+    /// run is dominated by no other.
     fn rules(&self) -> (Option<&'a ResultRow>, Option<&'a ResultRow>) {
         let Some(Checks { recommended, .. }) = &self.section.checks else { return (None, None) };
         let [alone, behind @ ..] = &recommended[..] else { return (None, None) };
@@ -247,7 +248,8 @@ impl<'a> Reading<'a> {
         let few_again = self.section.info.reaccess_ratio < REACCESS_RATIO_MIN;
         let few = match () {
             () if few_again => &format!(
-                "A cache is hardly worth its price here, because only {again} of the accesses are to a block accessed before; if any, buy"
+                "A cache is hardly worth its price here, because only {again} of the accesses are to a block accessed \
+                 before; if any, buy"
             ),
             () if self.whole.is_some() || self.is_worthwhile() => "Buy",
             () => "A cache of these sizes is hardly worth its price; if any, buy",
@@ -266,7 +268,8 @@ impl<'a> Reading<'a> {
                 beside.price()
             ),
             (true, _) => format!(
-                "{holds} that the trace touches, and {reads} of the reads hit. Writes go to the disks at once; flash for all, {}, also \
+                "{holds} that the trace touches, and {reads} of the reads hit. Writes go to the disks at once; flash \
+                 for all, {}, also \
                  takes them and costs {}.",
                 beside.name,
                 beside.price()
@@ -320,7 +323,8 @@ impl<'a> Reading<'a> {
             None => String::new(),
         };
         format!(
-            "Buy none of these: no policy hits at all, although {again} of the accesses are to a block accessed before{bound}."
+            "Buy none of these: no policy hits at all, although {again} of the accesses are to a block accessed \
+             before{bound}."
         )
     }
 
@@ -373,7 +377,8 @@ impl<'a> Reading<'a> {
                 };
                 let (points, of_each) = (points(gain.max(0.0)), percent(of_each.max(0.0)));
                 format!(
-                    "{bends}: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a byte as the step before",
+                    "{bends}: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a \
+                     byte as the step before",
                     bytes(added),
                     bytes(next.bytes)
                 )
@@ -430,7 +435,8 @@ impl<'a> Reading<'a> {
             let volume =
                 format!("{} ({})", counted(row.flash_writes_blocks, "block", "blocks"), bytes(row.flash_bytes_written));
             return format!(
-                "It keeps {saved} from the disks and writes {volume} to flash; the trace has no times, so years are unknown."
+                "It keeps {saved} from the disks and writes {volume} to flash; the trace has no times, so years are \
+                 unknown."
             );
         };
         let own_writes = row.flash_writes_blocks.max(1) as f64;
@@ -513,7 +519,8 @@ impl<'a> Reading<'a> {
             columns.extend([format!("{}:\nwrites a day", named(row)), "lasts\nyears".to_owned()]);
         }
         let mut table = Table::new(
-            "How fast drives wear out: times that they are written in a day, and years until they have been written as often as they are rated for",
+            "How fast drives wear out: times that they are written in a day, and years until they have been written as \
+             often as they are rated for",
             columns,
         );
         for drive in drives() {

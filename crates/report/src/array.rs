@@ -1,8 +1,9 @@
-//! The figures of arrays with admission rules, each a chart and its table. They follow Figures 4, 5, 8 and 10 to 13 of a paper. Source:
-//! Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
+//! The figures of arrays with admission rules, each a chart and its table. They follow Figures 4, 5, 8 and 10 to 13 of
+//! a paper. Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST
+//! 2016).
 //!
-//! Everything is relative to the policy without a rule, on the same trace in a cache of the same size. Over several traces it is the
-//! geometric mean.
+//! Everything is relative to the policy without a rule, on the same trace in a cache of the same size. Over several
+//! traces it is the geometric mean.
 
 use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
@@ -17,7 +18,8 @@ use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::ResultRow;
 
 /// The paper's results on 13 traces of a week, against LRU.
-const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 traces of a week.";
+const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 \
+    traces of a week.";
 
 /// A figure of an array: a column of the rows.
 pub struct Measure {
@@ -60,8 +62,8 @@ pub fn is_of_arrays(rows: &[ResultRow]) -> bool {
     rows.first().is_some_and(|row| row.array.is_some())
 }
 
-/// Labels rows with their rule, or with the policy if there is none; with both if rules are before several policies. Rows of other
-/// simulations are unchanged.
+/// Labels rows with their rule, or with the policy if there is none; with both if rules are before several policies.
+/// Rows of other simulations are unchanged.
 pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
     let mut behind: Vec<&str> = Vec::new();
     for row in all.iter().copied().flatten().filter(|row| !rule(row).is_empty()) {
@@ -126,7 +128,8 @@ fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Opt
     let table = subject.by_policy(&format!("{title}, in {}", measure.about.unit), &grid.policies, cell);
     let better = if measure.more_is_better { "more" } else { "less" };
     let caption = format!(
-        "{} against cache size: {better} is better. The storage is twice the trace's blocks, so that a cache of 10% of the blocks is 5% of it.",
+        "{} against cache size: {better} is better. The storage is twice the trace's blocks, so that a cache of 10% of \
+         the blocks is 5% of it.",
         measure.name
     );
     let caption = if measure.id == LATENCY.id { caption } else { with_caveat(caption, rows) };
@@ -184,7 +187,8 @@ fn rules(subject: &Subject) -> Option<Figure> {
         table.push(&row.policy, cells);
     }
     let caption = format!(
-        "Effect of each rule, relative to {} without a rule: less latency, a longer lifetime and less latency over lifetime are better.",
+        "Effect of each rule, relative to {} without a rule: less latency, a longer lifetime and less latency over \
+         lifetime are better.",
         base.policy
     );
     let caption = with_caveat(caption, rows);
@@ -209,7 +213,8 @@ fn dots(names: &[&str], looks: &Looks, values: &[Vec<Option<f64>>]) -> Vec<Serie
     series
 }
 
-/// Compares each rule with its policy on each trace, with the geometric mean (Figure 10), and places `auto` among its candidates.
+/// Compares each rule with its policy on each trace, with the geometric mean (Figure 10), and places `auto` among its
+/// candidates.
 pub fn over_traces(
     names: &[&str],
     sections: &[&[ResultRow]],
@@ -376,14 +381,15 @@ impl RuleOption {
     }
 }
 
-/// Rules that differ in one option only: their common part, and for each value, the largest last, the rows with their traces.
+/// Rules that differ in one option only: their common part, and for each value, the largest last, the rows with their
+/// traces.
 struct Sweep<'a> {
     name: String,
     values: Vec<(f64, Vec<(usize, &'a ResultRow)>)>,
 }
 
-/// Returns latency, lifetime and their quotient against the values of an option (Figures 4, 5, 12 and 13), for rules that differ in it
-/// only.
+/// Returns latency, lifetime and their quotient against the values of an option (Figures 4, 5, 12 and 13), for rules
+/// that differ in it only.
 fn sweeps(id: &str, sections: &[&[ResultRow]]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for option in &OPTIONS {
@@ -470,11 +476,12 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// Latency over lifetime is best if nothing is cached and nothing wears out. So a rule counts as better than no rule only if it keeps at
-/// least this share of the hits.
+/// Latency over lifetime is best if nothing is cached and nothing wears out. So a rule counts as better than no rule
+/// only if it keeps at least this share of the hits.
 const HITS_MIN: f64 = 0.5;
-/// A rule counts as better only if accesses wait at most this many times as long. With the paper's rules they wait less than 40 % longer
-/// on average (section VI.E). This limit is needed too, because a cache with few hits hardly changes the storage's latency.
+/// A rule counts as better only if accesses wait at most this many times as long. With the paper's rules they wait less
+/// than 40 % longer on average (section VI.E). This limit is needed too, because a cache with few hits hardly changes
+/// the storage's latency.
 const LATENCY_MAX: f64 = 1.4;
 
 /// True if a rule uses the cache enough, compared with no rule.
@@ -497,7 +504,8 @@ fn left_out(row: &ResultRow, base: &ResultRow) -> String {
         relative(&QUOTIENT, row, base).map_or_else(String::new, |ratio| format!(" by {} times", number(1.0 / ratio)));
     let [own, alone] = [row, base].map(|row| LATENCY.of(row).map_or_else(String::new, duration));
     format!(
-        "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} where that takes {alone}. A rule \
+        "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} where that takes \
+         {alone}. A rule \
          with less than half the hits, or waits more than 40% longer, is not compared.",
         row.policy,
         percent(row.hit_ratio),
@@ -540,7 +548,8 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
             )
         }
         Some(better) => format!(
-            "{before}{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has {from}.",
+            "{before}{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has \
+             {from}.",
             best.policy,
             size.named(),
             number(better),

@@ -1,5 +1,5 @@
-//! The work of an array over time, and the choices of its rule. Source: Moon, Reddy: Adaptive policies for balancing performance and
-//! lifetime of mixed SSD arrays (MSST 2016), Figure 9.
+//! The work of an array over time, and the choices of its rule. Source: Moon, Reddy: Adaptive policies for balancing
+//! performance and lifetime of mixed SSD arrays (MSST 2016), Figure 9.
 
 use super::charts::{Chart, Series};
 use super::figures::{NUMBERS_FOLLOW, Subject, figure};
@@ -44,7 +44,8 @@ pub fn over_time(subject: &Subject, size: GridSize) -> Vec<Figure> {
                 ("wear of the storage", |epoch| Some(epoch.storage_wear_rate)),
             ];
             let caption = format!(
-                "{}: the threshold, writes per access, and how fast cache and storage wear out, of the fastest of both.",
+                "{}: the threshold, writes per access, and how fast cache and storage wear out, of the fastest of \
+                 both.",
                 row.policy
             );
             figures.push(shares(&format!("{id}-wear"), row, &wear, caption));

@@ -10,8 +10,8 @@ use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, mean, quantile};
 
-/// Draws boxes from the first to the third quartile with the median. Whiskers go from the 10th to the 90th percentile. The boxes of a size
-/// are side by side.
+/// Draws boxes from the first to the third quartile with the median. Whiskers go from the 10th to the 90th percentile.
+/// The boxes of a size are side by side.
 pub fn boxes(
     id: &str,
     measure: &Measure,
@@ -79,7 +79,8 @@ pub fn boxes(
     let description = format!("A box for each policy and cache size over the traces. {NUMBERS_FOLLOW}");
     let chart = Chart { id: format!("{id}-{}", measure.id), title, description, x, y, series, markers: false };
     let caption = format!(
-        "{caption} Boxes over the traces: from the first to the third quartile with the median, and lines from the 10th to the 90th percentile."
+        "{caption} Boxes over the traces: from the first to the third quartile with the median, and lines from the \
+         10th to the 90th percentile."
     );
     Figure { caption, open: false, ..figure(&chart, table) }
 }

@@ -14,7 +14,8 @@ const BEST: usize = 2;
 /// The part of the rows of one trace that a short table shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// The policies: LRU, LARC, the two others with the most hits on average over the sizes, and the bound. The recommended policy is one of them.
+    /// The policies: LRU, LARC, the two others with the most hits on average over the sizes, and the bound. The
+    /// recommended policy is one of them.
     pub policies: Vec<String>,
     /// The verdict; empty if nothing was counted.
     pub sentences: Vec<String>,

@@ -66,7 +66,8 @@ struct Standing {
 
 impl Standing {
     fn of(rows: &[ResultRow], row: &ResultRow) -> Option<Standing> {
-        // If a rule cannot be parsed by itself, such as with a share as timeframe, its option `policies` gives the candidates.
+        // If a rule cannot be parsed by itself, such as with a share as timeframe, its option `policies` gives the
+        // candidates.
         let policies = rule(row).split([':', ',']).find(|option| option.starts_with("policies="));
         let spec =
             Spec::parse(&policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:{policies}"))).ok()?;
@@ -140,7 +141,12 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             table.push(*name, vec![share, times, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
         }
         let worst = standings.iter().flatten().filter_map(Standing::times_worse).reduce(f64::max);
-        let x = linear("0% is the best candidate, 100% the worst", points.iter().map(|point| point.0).chain([100.0]), "%");
+        let x = linear(
+            "0% is the best candidate, 100% the \
+            worst",
+            points.iter().map(|point| point.0).chain([100.0]),
+            "%",
+        );
         let one = |point: (f64, f64)| Series { name: label.to_owned(), look: looks.of(label), points: vec![point] };
         let rows: Vec<String> = names.iter().map(|name| file_name(name)).collect();
         let chart = Chart {
@@ -153,8 +159,10 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             markers: true,
         };
         let caption = format!(
-            "The position of {label} between the best and the worst of its candidate policies, in {}. Similar candidates make small differences \
-             look large, and one very bad candidate makes large ones look small. The table has how many times worse than the best it is{}.",
+            "The position of {label} between the best and the worst of its candidate policies, in {}. Similar \
+             candidates make small differences \
+             look large, and one very bad candidate makes large ones look small. The table has how many times worse \
+             than the best it is{}.",
             objective.name(),
             worst.map_or_else(String::new, |worst| format!(", {} at most", numbers::number(worst)))
         );

@@ -21,7 +21,8 @@ pub struct Certainty {
     pub reasons: Vec<(&'static str, String)>,
 }
 
-/// Returns the certainty of an answer from the `rows` of a trace. `row` is the recommended one, or one with the same counting.
+/// Returns the certainty of an answer from the `rows` of a trace. `row` is the recommended one, or one with the same
+/// counting.
 pub fn of(info: &Info, rows: &[ResultRow], row: Option<&ResultRow>, checks: Option<&Checks>) -> Certainty {
     let days = checks.map_or((info.duration_us > 0).then(|| info.duration_us as f64 / 86_400e6), |checks| checks.days);
     let accesses = counted(info.accesses, "access", "accesses");
@@ -64,8 +65,9 @@ fn warmup(row: &ResultRow) -> String {
     format!("none: the cache starts empty, and at least {} of the counted accesses fill it", percent(filling))
 }
 
-/// Describes a row from a sample: the error of its hits, and the policies of its size that the sample cannot distinguish from it. The
-/// second value is true if the row is certainly best: there are no such policies, and the sample is large enough.
+/// Describes a row from a sample: the error of its hits, and the policies of its size that the sample cannot
+/// distinguish from it. The second value is true if the row is certainly best: there are no such policies, and the
+/// sample is large enough.
 fn sample(rows: &[ResultRow], row: &ResultRow) -> Option<(String, bool)> {
     let own = row.sample.as_ref()?;
     let can_run = |other: &&ResultRow| !Spec::parse(&other.policy).is_ok_and(|policy| policy.info().offline);

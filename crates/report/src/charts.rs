@@ -1,7 +1,8 @@
-//! Line charts as inline SVG: axes, grid, ticks, lines, markers and a legend, in colours that follow the page's light or dark scheme.
+//! Line charts as inline SVG: axes, grid, ticks, lines, markers and a legend, in colours that follow the page's light
+//! or dark scheme.
 //!
-//! Each series is a group with its colour. In a page the group has a title, and a class by which the page's style hides or emphasises it.
-//! The page has the legend.
+//! Each series is a group with its colour. In a page the group has a title, and a class by which the page's style hides
+//! or emphasises it. The page has the legend.
 
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
@@ -133,8 +134,8 @@ pub struct Mark<'a> {
 }
 
 impl Chart {
-    /// Returns the chart for wide and narrow screens, with a mark, as `svg` elements with the colours of the page's [`look::css`]. When pointed at,
-    /// each series shows its entry of `told`. Its legend is [`legend`](Self::legend).
+    /// Returns the chart for wide and narrow screens, with a mark, as `svg` elements with the colours of the page's
+    /// [`look::css`]. When pointed at, each series shows its entry of `told`. Its legend is [`legend`](Self::legend).
     pub fn inline_told(&self, mark: Option<Mark>, told: &[String]) -> (String, String) {
         let words = Words { mark, told, names: None };
         (self.in_page(WIDTH, &words), self.narrow(&words))
@@ -163,7 +164,8 @@ impl Chart {
         standalone(&self.id, &self.title, &self.description, (WIDTH, height), &body)
     }
 
-    /// Returns the names of the series without duplicates, coloured ones first. The page's n-th switch is for the class `sn`.
+    /// Returns the names of the series without duplicates, coloured ones first. The page's n-th switch is for the class
+    /// `sn`.
     pub fn legend(&self) -> Vec<LegendKey> {
         let mut keys: Vec<LegendKey> = Vec::new();
         for series in &self.series {

@@ -1,13 +1,14 @@
 //! What is recommended of the rows of a trace: a size and a policy.
 //!
-//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight line from nothing to a
-//! cache that holds every block (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). Beyond it, each
-//! larger size that was simulated buys fewer hits a byte than that cache does on average. The line does not end at the largest size that was
-//! simulated, so that a larger one besides moves the knee only where it is one itself.
+//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight
+//! line from nothing to a cache that holds every block (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a
+//! haystack. SIMPLEX 2011). Beyond it, each larger size that was simulated buys fewer hits a byte than that cache does
+//! on average. The line does not end at the largest size that was simulated, so that a larger one besides moves the
+//! knee only where it is one itself.
 //!
-//! The policy is the one that is [`worth`] most there, by its hits and by the wear of the flash. Small differences tell nothing of the next
-//! week: of policies that are about alike, the one that leads at most sizes is taken. No row of the run with as many hits, no more wear and no
-//! larger size is better than the recommended row.
+//! The policy is the one that is [`worth`] most there, by its hits and by the wear of the flash. Small differences tell
+//! nothing of the next week: of policies that are about alike, the one that leads at most sizes is taken. No row of the
+//! run with as many hits, no more wear and no larger size is better than the recommended row.
 
 use std::cmp::Reverse;
 
@@ -15,9 +16,11 @@ use super::grid::{Grid, GridSize};
 use super::rows::erasures;
 use flashwise_sim::results::ResultRow;
 
-/// A policy with this share of the most hits is compared by its wear. The smallest share has to wear out the flash much less, see [`worth`].
+/// A policy with this share of the most hits is compared by its wear. The smallest share has to wear out the flash much
+/// less, see [`worth`].
 const COMPARED: f64 = 0.9;
-/// Logarithm of wear that is worth one of hits: a tenth fewer flash writes are worth 1.3 % of the hits, and half of them 8 %.
+/// Logarithm of wear that is worth one of hits: a tenth fewer flash writes are worth 1.3 % of the hits, and half of
+/// them 8 %.
 const WEAR_FOR_HITS: f64 = 8.0;
 /// Policies within this share of the worth of the best are alike. Of these the one that leads at most sizes is taken.
 pub const ALIKE: f64 = 0.01;
@@ -88,8 +91,8 @@ fn whole(row: &ResultRow) -> (u64, u64) {
     }
 }
 
-/// The position of the knee among points of a size and its hits, the smallest size first; none without points. `all`: the size that holds every
-/// block, and its hits, if they are known.
+/// The position of the knee among points of a size and its hits, the smallest size first; none without points. `all`:
+/// the size that holds every block, and its hits, if they are known.
 pub fn knee(points: &[(u64, u64)], all: (u64, u64)) -> Option<usize> {
     let largest = points.last()?.0.max(all.0).max(1) as f64;
     let most = points.iter().map(|point| point.1).max()?.max(all.1).max(1) as f64;
@@ -214,7 +217,8 @@ mod tests {
         (choice.row.policy.clone(), choice.size.blocks)
     }
 
-    /// Above the line from (0, 0) to (50, 42): 0.05, 0.11, 0.29, 0.37, 0.35 and 0. The hits are those of the bundled trace in percent.
+    /// Above the line from (0, 0) to (50, 42): 0.05, 0.11, 0.29, 0.37, 0.35 and 0. The hits are those of the bundled
+    /// trace in percent.
     #[test]
     fn the_knee_is_furthest_above_the_straight_line() {
         let knee_of = |points: &[(u64, u64)]| knee(points, (0, 0));
@@ -233,7 +237,8 @@ mod tests {
         }
     }
 
-    /// The most hits of all are those of a cache of half of the blocks, where LRU is within 0.1 points; another policy leads at three of six sizes.
+    /// The most hits of all are those of a cache of half of the blocks, where LRU is within 0.1 points; another policy
+    /// leads at three of six sizes.
     #[test]
     fn it_is_not_the_largest_cache_and_the_policy_that_leads_at_most_sizes_is_named() {
         let lru = [10, 16, 51, 118, 303, 418];

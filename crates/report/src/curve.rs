@@ -56,7 +56,8 @@ impl Curves {
                     format!("{policy} has no knee: each further block of cache brings about as much as the one before.")
                 }
                 Some((size, hits)) => format!(
-                    "{policy} bends at {}, where {} of the accesses hit: beyond that, a block of cache brings less than it does on average.",
+                    "{policy} bends at {}, where {} of the accesses hit: beyond that, a block of cache brings less \
+                     than it does on average.",
                     bytes(size),
                     percent(hits)
                 ),
@@ -98,7 +99,8 @@ impl Curves {
             None => percent(point.hit_ratio),
         };
         let caption = "Hit ratio at each cache size; a mark is a knee, where the curve bends.";
-        let of_sample = " From a sample: upright lines are intervals that hold the truth in 95 of 100 samples, \u{b1} is the standard error.";
+        let of_sample = " From a sample: upright lines are intervals that hold the truth in 95 of 100 samples, \u{b1} \
+            is the standard error.";
         let caption = caption.to_owned() + if sampled { of_sample } else { "" };
         let chart = chart(format!("{id}-hits"), "Hit ratio by cache size", "Hit ratio", "%", x, series);
         Figure { caption, open: false, ..figure(&chart, self.by_size("Hit ratio", &policies, &[cell])) }

@@ -1,5 +1,5 @@
-//! The first sentences of reports, verdicts and curves are true. Generated and real traces run here; each sentence is parsed, and compared with every
-//! row, purchase and size that could have been recommended.
+//! The first sentences of reports, verdicts and curves are true. Generated and real traces run here; each sentence is
+//! parsed, and compared with every row, purchase and size that could have been recommended.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -131,7 +131,8 @@ fn beaten(row: &ResultRow, rows: &[ResultRow]) -> Option<String> {
     better.map(|better| format!("{:?} is better than {:?}", told(better), told(row)))
 }
 
-/// Checks `... SIZE (N blocks), 20% of ..., and run POLICY[ behind RULE]: it serves H of the accesses[, where lru serves H and the best possible H]...`.
+/// Checks `... SIZE (N blocks), 20% of ..., and run POLICY[ behind RULE]: it serves H of the accesses...`. An optional
+/// part names lru and the best possible.
 fn check_run(sentence: &str, rows: &[ResultRow]) -> Result<(), String> {
     let blocks = between(sentence, "(", " block").trim_start_matches("holds ").replace(',', "");
     let blocks: u64 = blocks.parse().unwrap();
@@ -227,7 +228,8 @@ fn check_purchase(sentences: &[String], trace: &Trace, rows: &[ResultRow]) -> Re
     (all > least_price(size, false) + 0.001).then_some(()).ok_or(format!("all blocks cost {all}"))
 }
 
-/// Checks `[On ..., ][of the compared rules, ]RULE has the least latency over lifetime with SIZE (N blocks), F times better than BASE: ...`.
+/// Checks `RULE has the least latency over lifetime with SIZE (N blocks), F times better than BASE: ...`. Optional
+/// parts before it name the devices and the compared rules.
 fn check_admission(first: &str, rows: &[ResultRow]) -> Result<(), String> {
     if !first.starts_with("On SSDs of MLC flash, the default of --storage-device, ") {
         return Err("the storage is not named".to_owned());

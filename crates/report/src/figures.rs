@@ -13,11 +13,13 @@ use flashwise_sim::results::{ResultRow, columns_of};
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
 /// Note about LARC's hits.
-const LARC_FILLS: &str = " larc fills an empty cache on every miss, and keeps those blocks until others are missed twice; larc:fill=ghost, \
+const LARC_FILLS: &str = " larc fills an empty cache on every miss, and keeps those blocks until others are missed \
+    twice; larc:fill=ghost, \
                           the paper's Algorithm 1, does not.";
 
 /// Note about hits from a sample.
-const OF_SAMPLE: &str = " It comes from a sample of the trace: \u{b1} is its standard error, and the upright lines hold the truth in 95 of 100 samples.";
+const OF_SAMPLE: &str = " It comes from a sample of the trace: \u{b1} is its standard error, and the upright lines \
+    hold the truth in 95 of 100 samples.";
 
 /// Cell of a policy that was not simulated at a size.
 pub const NOT_RUN: &str = "not run";
@@ -92,7 +94,8 @@ impl<'a> Subject<'a> {
         Figure { caption: caption.to_owned(), ..figure(&chart, table) }
     }
 
-    /// Returns LARC's write traffic against cache size, as in Figures 5 and 7 of the paper; `None` if replacements are not counted.
+    /// Returns LARC's write traffic against cache size, as in Figures 5 and 7 of the paper; `None` if replacements are
+    /// not counted.
     pub fn write_traffic(&self) -> Option<Figure> {
         let counted = |row: &ResultRow| row.write_traffic_blocks;
         let most = self.rows().filter_map(counted).max()?;
@@ -106,7 +109,8 @@ impl<'a> Subject<'a> {
         let chart = self.against_size("write-traffic", title, &label, "", &value, &self.grid.policies);
         let cell = |row: &ResultRow| counted(row).map(count);
         let table = self.by_policy("Write traffic W by policy and cache size, in blocks", &self.grid.policies, cell);
-        let caption = "Write traffic W = H_w + R as the LARC paper counts it: write hits and replacements, without the admissions \
+        let caption = "Write traffic W = H_w + R as the LARC paper counts it: write hits and replacements, without the \
+            admissions \
                        that fill an empty cache.";
         Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
     }
@@ -149,7 +153,8 @@ impl<'a> Subject<'a> {
         );
         let cell = |row: &ResultRow| more(row).map(|more| format!("{}%", signed(more)));
         let table = self.by_policy("Flash writes more (+) or less (\u{2212}) than those of MIN", &others, cell);
-        let caption = "Flash writes compared with MIN: \u{2212}50% is half of what MIN writes. It admits only blocks that \
+        let caption = "Flash writes compared with MIN: \u{2212}50% is half of what MIN writes. It admits only blocks \
+            that \
                        it will hit.";
         vec![hits, Figure { caption: caption.to_owned(), ..figure(&chart, table) }]
     }
@@ -362,7 +367,8 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
         Distance::Accesses => "",
     };
     format!(
-        "Reuse distances: {what} between two accesses to a block; a point is the share whose distance is no more.{lru} First \
+        "Reuse distances: {what} between two accesses to a block; a point is the share whose distance is no more.{lru} \
+         First \
          accesses have no distance: {}.",
         first.join(" and ")
     )

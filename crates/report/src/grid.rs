@@ -47,8 +47,8 @@ pub struct GridSize<'a> {
 }
 
 impl GridSize<'_> {
-    /// Returns the size for sentences and headings: `241 MiB (61,717 blocks)`, or `64 MiB (holds 11,385 blocks)` if metadata and free
-    /// space take a part.
+    /// Returns the size for sentences and headings: `241 MiB (61,717 blocks)`, or `64 MiB (holds 11,385 blocks)` if
+    /// metadata and free space take a part.
     pub fn named(&self) -> String {
         let holds = if self.is_more { "holds " } else { "" };
         format!("{} ({holds}{})", numbers::bytes(self.bytes), numbers::counted(self.blocks, "block", "blocks"))
@@ -66,7 +66,8 @@ pub struct Grid<'a> {
 }
 
 impl<'a> Grid<'a> {
-    /// Returns the grid of `rows`, all of one trace. Of rows with the same policy and number of blocks the first counts.
+    /// Returns the grid of `rows`, all of one trace. Of rows with the same policy and number of blocks the first
+    /// counts.
     pub fn new(rows: &'a [ResultRow]) -> Grid<'a> {
         let (mut policies, mut sizes) = (Vec::<GridPolicy>::new(), Vec::<GridSize>::new());
         for row in rows {

@@ -2,7 +2,8 @@
 
 /// Height of a name.
 const HEIGHT: f64 = 14.0;
-/// Mean width of a letter, and the width that short names with wide letters may have besides. Estimates, as the reader's font is unknown.
+/// Mean width of a letter, and the width that short names with wide letters may have besides. Estimates, as the
+/// reader's font is unknown.
 const LETTER: f64 = 7.6;
 const MORE: f64 = 7.0;
 /// Distance of a name from its point.
@@ -31,7 +32,8 @@ pub struct Label {
     pub lead: Option<(f64, f64)>,
 }
 
-/// Places a name for each point inside `area`, in order; the first have the best places. A name without a free place is `None`.
+/// Places a name for each point inside `area`, in order; the first have the best places. A name without a free place is
+/// `None`.
 pub fn place(points: &[(f64, f64)], names: &[&str], area: Box) -> Vec<Option<Label>> {
     let markers: Vec<Box> = points.iter().map(|&(x, y)| [x - MARKER, y - MARKER, x + MARKER, y + MARKER]).collect();
     let mut taken: Vec<Box> = Vec::new();

@@ -116,7 +116,8 @@ pub struct Section {
     pub checks: Option<Checks>,
 }
 
-/// Returns the recommended row of a trace: the policy and size to buy. `None` if nothing was counted, or if arrays are compared.
+/// Returns the recommended row of a trace: the policy and size to buy. `None` if nothing was counted, or if arrays are
+/// compared.
 pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
     if array::is_of_arrays(rows) {
         return None;
@@ -222,8 +223,8 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
     Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
 }
 
-/// Returns pictures of a workload, each with its title and as an SVG file in light and dark. They show accesses over time and address,
-/// requests per second, lengths of requests, popularity and reuse distances.
+/// Returns pictures of a workload, each with its title and as an SVG file in light and dark. They show accesses over
+/// time and address, requests per second, lengths of requests, popularity and reuse distances.
 pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_bytes: u64) -> Vec<(String, String)> {
     let (reuse, _) = reuse_distances("workload", reuse, block_size_bytes);
     workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()

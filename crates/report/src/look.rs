@@ -1,7 +1,7 @@
 //! Looks of series: colours, dashes and markers, in light and dark.
 //!
-//! Series differ from their neighbours by colour, dash and marker. Colours have a contrast of at least 3:1 to the page (WCAG 2.2, 1.4.11),
-//! text 4.5:1 (1.4.3); tests below compute both.
+//! Series differ from their neighbours by colour, dash and marker. Colours have a contrast of at least 3:1 to the page
+//! (WCAG 2.2, 1.4.11), text 4.5:1 (1.4.3); tests below compute both.
 
 /// Shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,8 @@ impl Looks {
         Looks(looks)
     }
 
-    /// Gives looks with few in colour: those that are `first`, LRU, LARC and MIN, then the first others up to four. LRU, LARC and MIN have
-    /// the same look in every report.
+    /// Gives looks with few in colour: those that are `first`, LRU, LARC and MIN, then the first others up to four.
+    /// LRU, LARC and MIN have the same look in every report.
     pub fn few<'a>(first: &[&str], names: impl IntoIterator<Item = &'a str>) -> Looks {
         let mut looks = Vec::<(String, Look)>::new();
         for name in names {
@@ -184,15 +184,16 @@ pub fn css(selector: &str) -> String {
 /// Largest number of series with a switch in the legend of a figure; further ones are always shown.
 const SWITCHES: usize = 64;
 
-/// Returns the CSS for a legend's switches, which need no script. A switch that is off hides its series; pointing at one brings its series
-/// to the front. `classes` are those of the policies, whose legend is that of a whole section.
+/// Returns the CSS for a legend's switches, which need no script. A switch that is off hides its series; pointing at
+/// one brings its series to the front. `classes` are those of the policies, whose legend is that of a whole section.
 pub fn switches(classes: &[String]) -> String {
     let off =
         |number| format!("figure:has(.legend li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}");
     let of_section = |class: &String| {
         let off = |mode| {
             format!(
-                "section:has(>.policies .mode-{mode}:checked):has(>.policies .of-{mode} .k{class} input:not(:checked)) .{class}"
+                "section:has(>.policies .mode-{mode}:checked):has(>.policies .of-{mode} .k{class} input:not(:checked)) \
+                 .{class}"
             )
         };
         format!("{},{}{{display:none}}", off("all"), off("none"))
@@ -251,8 +252,8 @@ mod tests {
         }
     }
 
-    /// Machado, Oliveira, Fernandes: A physiologically-based model for simulation of color vision deficiency. 2009, severity 1:
-    /// none, protanopia, deuteranopia, tritanopia.
+    /// Machado, Oliveira, Fernandes: A physiologically-based model for simulation of color vision deficiency. 2009,
+    /// severity 1: none, protanopia, deuteranopia, tritanopia.
     const DEFICIENCIES: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

@@ -15,8 +15,8 @@ use rayon::prelude::*;
 use crate::{Report, Section, others, recommended};
 
 impl Report {
-    /// Returns the report of the `rows` over each of `traces`, which `command` made; `job` is the first job. `progress` counts block
-    /// accesses.
+    /// Returns the report of the `rows` over each of `traces`, which `command` made; `job` is the first job. `progress`
+    /// counts block accesses.
     ///
     /// # Errors
     /// The recommended run cannot be repeated.
@@ -41,7 +41,8 @@ impl Report {
     }
 }
 
-/// Repeats the recommended run to measure its certainty. `None` if only offline policies ran, and for a sample, which has its own error.
+/// Repeats the recommended run to measure its certainty. `None` if only offline policies ran, and for a sample, which
+/// has its own error.
 fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> Result<Option<Checks>, JobError> {
     if trace.sample().is_some() {
         return Ok(None);

@@ -13,7 +13,8 @@ pub struct Panel {
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Draws charts over one kind of horizontal axis, in rows, as an SVG file in light and dark. A name has the same look in all.
+/// Draws charts over one kind of horizontal axis, in rows, as an SVG file in light and dark. A name has the same look
+/// in all.
 pub fn panels_chart(title: &str, description: &str, x_label: &str, columns: usize, panels: &[Panel]) -> String {
     let looks = Looks::new(panels.iter().flat_map(|panel| panel.lines.iter().map(|(name, _)| name.as_str())));
     let chart = |panel: &Panel| {

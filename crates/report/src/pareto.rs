@@ -1,8 +1,8 @@
 //! Which caches are worth having: hits against erasures, and how far what can run is from the best.
 //!
-//! A cache is on the frontier if no other of its kind hits more reads at no more erasures, or erases less at no fewer hits. The caches that
-//! can run have one frontier, those that know the future have another above it. All caches have the same RAM
-//! ([`Experiment::with_equal_ram`](flashwise_sim::experiment::Experiment::with_equal_ram)).
+//! A cache is on the frontier if no other of its kind hits more reads at no more erasures, or erases less at no fewer
+//! hits. The caches that can run have one frontier, those that know the future have another above it. All caches have
+//! the same RAM ([`Experiment::with_equal_ram`](flashwise_sim::experiment::Experiment::with_equal_ram)).
 
 use serde::Serialize;
 
@@ -114,7 +114,8 @@ pub fn points<'a>(trace: &Trace, runs: impl Iterator<Item = &'a Run>) -> Vec<Poi
     points
 }
 
-/// Marks the points that no other of their kind is better than in one figure and as good in the other; ties are all marked.
+/// Marks the points that no other of their kind is better than in one figure and as good in the other; ties are all
+/// marked.
 fn mark_frontiers(points: &mut [Point]) {
     for offline in [false, true] {
         let places: Vec<(u64, f64)> =

@@ -15,7 +15,8 @@ fn step(span: f64, ticks: f64) -> f64 {
     [1.0, 2.0, 5.0].map(|factor| factor * power).into_iter().find(|&step| step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// Returns an axis of numbers with a suffix, from 0 or the smallest negative value to the tick at or after the largest value.
+/// Returns an axis of numbers with a suffix, from 0 or the smallest negative value to the tick at or after the largest
+/// value.
 pub fn linear(label: impl Into<String>, values: impl Iterator<Item = f64>, suffix: &'static str) -> Axis {
     let (min, max) = values.fold((0.0_f64, 0.0_f64), |(min, max), value| (min.min(value), max.max(value)));
     let max = if min == max { 1.0 } else { max };

@@ -96,13 +96,15 @@ impl<'a> Field<'a> {
         self.at(size).filter(|(_, cell)| cell.get(label).is_some_and(|row| row.hit_ratio >= most(cell))).count()
     }
 
-    /// Returns the online policy with the most hits on the most traces at `size`, with their number; of equals the first.
+    /// Returns the online policy with the most hits on the most traces at `size`, with their number; of equals the
+    /// first.
     fn leader(&self, size: &str) -> Option<(usize, &'a str)> {
         let all = self.online().map(|label| (self.wins(label, size), label));
         all.reduce(|most, next| if next.0 > most.0 { next } else { most })
     }
 
-    /// Compares two policies on the traces with both at `size`: the number where `one` hits more, and the number of traces.
+    /// Compares two policies on the traces with both at `size`: the number where `one` hits more, and the number of
+    /// traces.
     fn beats(&self, one: &str, other: &str, size: &str) -> (usize, usize) {
         let both =
             || self.at(size).filter_map(|(_, cell)| Some((cell.get(one)?.hit_ratio, cell.get(other)?.hit_ratio)));
@@ -139,7 +141,8 @@ fn writes(row: &Brief, cell: &Cell) -> Option<f64> {
     (of_lru > 0).then(|| row.flash_writes_blocks as f64 / of_lru as f64 * 100.0)
 }
 
-/// Returns the family of each trace: its folder or archive. If all are in one, it is the start of the name, up to the first digit or mark.
+/// Returns the family of each trace: its folder or archive. If all are in one, it is the start of the name, up to the
+/// first digit or mark.
 fn families<'a>(traces: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     let folder = |trace: &'a str| trace.rsplit_once('/').map_or("", |(folder, _)| folder);
     let prefix = |trace: &'a str| {
@@ -314,7 +317,8 @@ fn pairs(field: &Field, size: &str) -> Option<Figure> {
             let (inside, corner) = (cell - 2.0, (x + 1.0, y + 1.0));
             let _ = write!(
                 svg,
-                "<path d=\"M{:.1} {:.1}h{inside:.1}v{inside:.1}h-{inside:.1}z\" fill=\"var(--fw-read)\" fill-opacity=\"{share:.2}\" \
+                "<path d=\"M{:.1} {:.1}h{inside:.1}v{inside:.1}h-{inside:.1}z\" fill=\"var(--fw-read)\" \
+                 fill-opacity=\"{share:.2}\" \
                  stroke=\"var(--fw-grid)\" />",
                 corner.0, corner.1
             );
@@ -327,7 +331,8 @@ fn pairs(field: &Field, size: &str) -> Option<Figure> {
     let of_others =
         if left_out > 0 { format!(" The first {PAIRS_MAX} are compared, {left_out} are not.") } else { String::new() };
     let caption = format!(
-        "{title}: on how many traces the policy of the row hits more than that of the column; the darker, the more.{of_others}"
+        "{title}: on how many traces the policy of the row hits more than that of the column; the darker, the \
+         more.{of_others}"
     );
     // A narrow screen has the same, smaller: names of policies need their space.
     let [svg, narrow] =

@@ -1,5 +1,5 @@
-//! The figures of wear, each a chart and its table. They follow Figures 1, 5 and 6 of Cheng et al., Erasing Belady's limitations (USENIX
-//! ATC 2016).
+//! The figures of wear, each a chart and its table. They follow Figures 1, 5 and 6 of Cheng et al., Erasing Belady's
+//! limitations (USENIX ATC 2016).
 
 use super::Section;
 use super::boxes::boxes;
@@ -90,7 +90,8 @@ fn scatter(
             table.push(format!("{name}, {size}"), vec![erasures.written(*worn), RHR.written(*hits)]);
         }
     }
-    let caption = "Hits against wear: each point is a cache size; points further up and to the left hit more and wear less. Caches \
+    let caption = "Hits against wear: each point is a cache size; points further up and to the left hit more and wear \
+        less. Caches \
                    without erasures are in the table only.";
     Some(Figure { caption: caption.to_owned(), open: false, ..figure(&chart, table) })
 }
@@ -123,7 +124,8 @@ fn savings(subject: &Subject) -> Option<Figure> {
     Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
 }
 
-/// Returns the measures over all traces: boxes by size and policy (Figure 5), and means of hits and erasures (Figure 1).
+/// Returns the measures over all traces: boxes by size and policy (Figure 5), and means of hits and erasures (Figure
+/// 1).
 pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     let rows: Vec<&ResultRow> = sections
         .iter()

@@ -1,7 +1,8 @@
-//! Means over the traces against a parameter of the runs: Figures 7 to 10 of Cheng et al., Erasing Belady's limitations (USENIX ATC 2016).
+//! Means over the traces against a parameter of the runs: Figures 7 to 10 of Cheng et al., Erasing Belady's limitations
+//! (USENIX ATC 2016).
 //!
-//! Every run is a point. M+ and C without a budget have a budget of 100 %, and a threshold of one read. C without a given write buffer has
-//! the one that it received.
+//! Every run is a point. M+ and C without a budget have a budget of 100 %, and a threshold of one read. C without a
+//! given write buffer has the one that it received.
 
 use super::Section;
 use super::charts::{Chart, Series};
@@ -127,8 +128,8 @@ pub fn is_point(policy: &str) -> bool {
     ["buffers", "share", "epbpd", "n"].iter().any(|option| without(&row, option).is_some())
 }
 
-/// Returns means over all traces against the write buffer, over-provisioning, budget and least hits (Figures 7 to 10), if runs differ in
-/// these. Over several traces erasures are relative to M+'s, so no trace dominates.
+/// Returns means over all traces against the write buffer, over-provisioning, budget and least hits (Figures 7 to 10),
+/// if runs differ in these. Over several traces erasures are relative to M+'s, so no trace dominates.
 pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
     let rows: Vec<&ResultRow> = sections.iter().flat_map(|section| &section.rows).collect();
     let [_, erasures, ..] = measures(rows.iter().copied());
@@ -145,7 +146,8 @@ pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
 /// A value of a parameter, and the measurements by trace.
 type Values<'a> = (f64, Vec<(&'a str, f64)>);
 
-/// Returns lines of means over traces: by policy, size and other differences of runs, each value of the parameter with its measurements.
+/// Returns lines of means over traces: by policy, size and other differences of runs, each value of the parameter with
+/// its measurements.
 fn lines<'a>(parameter: &Parameter, measure: &Measure, rows: &[&'a ResultRow]) -> Vec<(String, Vec<Values<'a>>)> {
     let spare = |row: &ResultRow| row.endurance.as_ref().map_or(0.0, |wear| wear.over_provision);
     let is_spare_another = rows.iter().any(|row| spare(row) != spare(rows[0])) && parameter.id != "spare";

@@ -67,7 +67,10 @@ fn key(most: u64) -> String {
     let shades: Vec<usize> = (1..=SHADES).filter(|&number| number == SHADES || most > 1).collect();
     let squares = shades.iter().enumerate().map(|(at, &number)| {
         let (x, opacity) = (20.0 + SIDE * at as f64, shade_opacity(number));
-        format!("<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />")
+        format!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"var(--fw-read)\" \
+            fill-opacity=\"{opacity}\" />"
+        )
     });
     let from = if most > 1 { text_at(8.0, baseline, "start", "1") } else { String::new() };
     let to = if most == 1 { "1 access in a cell".to_owned() } else { format!("{} accesses in a cell", count(most)) };
@@ -139,7 +142,8 @@ fn heat(id: &str, workload: &Workload) -> (Figure, String) {
         table.push(format!("{} to {}", count(blocks.0), count(blocks.1)), told(columns).map(sum).collect());
     }
     let caption = format!(
-        "Accesses over time and address. All {} rows have the same number of blocks, with the lowest addresses at the bottom. The strongest shade stands for {} \
+        "Accesses over time and address. All {} rows have the same number of blocks, with the lowest addresses at the \
+         bottom. The strongest shade stands for {} \
          accesses, and each fainter one for about {} times fewer.",
         count(workload.heat.len() as u64),
         count(most),
@@ -256,7 +260,8 @@ fn popularity(id: &str, workload: &Workload) -> (Chart, Figure) {
         let of_blocks = blocks as f64 / workload.unique_blocks.max(1) as f64;
         table.push(count(blocks), vec![percent(of_blocks), percent(share)]);
     }
-    let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that this many blocks have. It is what a cache would hit \
+    let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that this many blocks \
+        have. It is what a cache would hit \
                    that held these blocks all the time.";
     let figure = Figure { caption: caption.to_owned(), ..figure(&chart, table) };
     (chart, figure)

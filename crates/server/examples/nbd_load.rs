@@ -35,7 +35,8 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (4..=7, [uri, depth, kind, seconds, rest @ ..]) = (arguments.len(), &arguments[..]) else {
         return Err(
-            "usage: nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]"
+            "usage: nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES \
+             [CONNECTIONS]]]"
                 .into(),
         );
     };

@@ -1,11 +1,13 @@
 //! The memory allocator of a process that serves.
 
-/// Makes all threads share one arena of the GNU C library's allocator. Memory of at least 4 MiB returns to the system once it is free.
+/// Makes all threads share one arena of the GNU C library's allocator. Memory of at least 4 MiB returns to the system
+/// once it is free.
 ///
-/// By default there are eight arenas for each processor, and each keeps freed memory. A server with large requests would hold several times the
-/// memory that requests may take. By default too, a freed request of 16 MiB makes the next ones share the heap, where gaps between them add up.
-/// Small memory comes from the cache of each thread, whose lock-free lists stay as they are. Environment variables (`MALLOC_ARENA_MAX`,
-/// `MALLOC_MMAP_THRESHOLD_`) take precedence. Has no effect with another C library.
+/// By default there are eight arenas for each processor, and each keeps freed memory. A server with large requests
+/// would hold several times the memory that requests may take. By default too, a freed request of 16 MiB makes the next
+/// ones share the heap, where gaps between them add up. Small memory comes from the cache of each thread, whose
+/// lock-free lists stay as they are. Environment variables (`MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_`) take
+/// precedence. Has no effect with another C library.
 ///
 /// Call it before the process has other threads.
 pub fn bound_freed_memory() {

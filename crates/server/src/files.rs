@@ -1,6 +1,7 @@
 //! The file descriptors of the process, of which clients leave a reserve to the server itself.
 //!
-//! Linux gives each new file the lowest free number. So the number of a file shows how many are open at least, and how many are left.
+//! Linux gives each new file the lowest free number. So the number of a file shows how many are open at least, and how
+//! many are left.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -19,7 +20,8 @@ fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the limit of the process to the most that it may set, and warns if that is too little for `connections_max` clients.
+/// Raises the limit of the process to the most that it may set, and warns if that is too little for `connections_max`
+/// clients.
 pub fn raise_limit(connections_max: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
@@ -33,7 +35,8 @@ pub fn raise_limit(connections_max: usize) {
         tracing::warn!(
             event = "open-files",
             limit,
-            "{limit} open files suffice for about {connections} clients, fewer than connections-max = {connections_max}; \
+            "{limit} open files suffice for about {connections} clients, fewer than connections-max = \
+             {connections_max}; \
              raise LimitNOFILE or ulimit -n, or lower connections-max"
         );
     }

@@ -38,7 +38,8 @@ pub fn check_unchanged<T: DeserializeOwned + PartialEq>(path: &Path, what: &str,
     let cannot = |problem: &dyn std::fmt::Display| format!("{} cannot be written: {problem}", path.display());
     match read::<T>(path, what).map_err(|error| io::Error::new(error.kind(), cannot(&error)))? {
         Some(found) if found != *left => {
-            let problem = "something else has changed it since this server read it; start the server again, or put back what was there";
+            let problem = "something else has changed it since this server read it; start the server again, or put \
+                back what was there";
             Err(io::Error::new(io::ErrorKind::InvalidData, cannot(&problem)))
         }
         _ => Ok(()),

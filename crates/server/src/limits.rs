@@ -70,7 +70,8 @@ impl Limit {
             Limit::RequestMemory => "memory-max is reached: requests wait until others are answered",
             Limit::StallTime => "a client was cut off: it sent or took too little while others waited for its memory",
             Limit::ApiUnknown => {
-                "too many connections to the management API have no credential: the oldest one is closed for each new one"
+                "too many connections to the management API have no credential: the oldest one is closed for each new \
+                 one"
             }
             Limit::ApiKnown => {
                 "too many connections to the management API are in use: the one unused for longest is closed"

@@ -78,7 +78,8 @@ impl Known {
         let config = &self.config;
         if config.path.is_none() {
             let what = format!(
-                "this server was started by flags, which describe one volume; start it with a configuration to make {kind}s"
+                "this server was started by flags, which describe one volume; start it with a configuration to make \
+                 {kind}s"
             );
             return Err(ManageError::Conflict(what));
         }
@@ -251,7 +252,8 @@ impl Making {
             Err(error) => {
                 // The disks become blank again.
                 if let Err(error) = prepare::unmake(uuid, &disks) {
-                    tracing::error!(event = "disk-not-blank", %error, "a disk of a pool that could not be created is not blank");
+                    tracing::error!(event = "disk-not-blank", %error, "a disk of a pool that could not be created is \
+                        not blank");
                 }
                 Err(error)
             }

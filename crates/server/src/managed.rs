@@ -56,7 +56,8 @@ struct Detaching {
 }
 
 impl Volumes {
-    /// Volumes that clients reach at `listening`, at `insecure` without showing who they are; `load` says what these take.
+    /// Volumes that clients reach at `listening`, at `insecure` without showing who they are; `load` says what these
+    /// take.
     pub fn new(
         served: Arc<Served>,
         listening: Vec<String>,
@@ -213,14 +214,17 @@ impl Managed for Volumes {
         detaching.insert(name.to_owned(), state.clone());
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
         let (pool, pools, name) = (self.served.pool(name), self.pools.clone(), name.to_owned());
-        let started = thread.spawn(move || {
-            let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
-            if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| {
-                pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: {error}"))?;
+        let started =
+            thread.spawn(move || {
+                let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
+                if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| {
+                pools.note_detached(&name).map_err(|error| format!("the flash is detached, and a start takes it again: \
+                    {error}"))?;
                 match lost {
                     0 => Ok(()),
                     lost => Err(format!(
-                        "the flash is detached; {lost} blocks that no flush was answered for were lost with it, and are errors until they are written anew"
+                        "the flash is detached; {lost} blocks that no flush was answered for were lost with it, and \
+                         are errors until they are written anew"
                     )),
                 }
             }) {
@@ -228,14 +232,15 @@ impl Managed for Volumes {
                 let error = match missing.is_empty() {
                     true => error,
                     false => format!(
-                        "{error}; the pool misses {}, where some of it belongs: start with it; to give it up loses what it has, and what was not written back to it",
+                        "{error}; the pool misses {}, where some of it belongs: start with it; to give it up loses \
+                         what it has, and what was not written back to it",
                         missing.join(" and ")
                     ),
                 };
                 *state.error.lock() = Some(error);
             }
-            state.running.store(false, Ordering::Release);
-        });
+                state.running.store(false, Ordering::Release);
+            });
         started.map(drop).map_err(|error| ManageError::Failed(format!("cannot start a thread: {error}")))
     }
 
@@ -309,7 +314,8 @@ impl Managed for Volumes {
         check_exports(filter.rules(), &names).map_err(ManageError::Invalid)?;
         // What was said of a detached volume, that its backend alone is whole, stays true.
         if becomes_write_back(changes) && volume.status().state.is_without_flash() {
-            let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; found write-back, \
+            let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; \
+                found write-back, \
                         which a start with the flash has again";
             return Err(ManageError::Invalid(what.to_owned()));
         }

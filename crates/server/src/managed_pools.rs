@@ -64,7 +64,8 @@ fn follow(making: &Arc<Making>, pool: &Arc<Pool>) {
     let (making, name) = (making.clone(), pool.name().to_owned());
     pool.on_disks(Box::new(move |disks| {
         if let Err(error) = making.note_disks(&name, disks) {
-            tracing::error!(event = "created-not-saved", pool = name, %error, "the new list of the pool's disks is not saved");
+            tracing::error!(event = "created-not-saved", pool = name, %error, "the new list of the pool's disks is not \
+                saved");
         }
     }));
 }

@@ -97,7 +97,8 @@ impl ServedVolumes {
         self.served.own_volume(name).is_none() && self.making.keeps(Kind::Volume, name)
     }
 
-    /// Removes a volume that was made here and that [`plan_end`](Self::plan_end) refuses nothing of: its backend has its data.
+    /// Removes a volume that was made here and that [`plan_end`](Self::plan_end) refuses nothing of: its backend has
+    /// its data.
     pub fn end(&self, name: &str) -> Result<(), ManageError> {
         let Some(volume) = self.served.own_volume(name) else {
             self.making.forget(Kind::Volume, name)?;

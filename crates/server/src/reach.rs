@@ -1,5 +1,5 @@
-//! The paths that requests to the management API may name: block devices, and files in certain directories. The server may run as root, so
-//! a path that a client names is not taken for what the server itself could open.
+//! The paths that requests to the management API may name: block devices, and files in certain directories. The server
+//! may run as root, so a path that a client names is not taken for what the server itself could open.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
@@ -20,8 +20,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The directories that the configuration names; without them, its state directory and those of its backends, flashes and disks that are
-    /// files.
+    /// The directories that the configuration names; without them, its state directory and those of its backends,
+    /// flashes and disks that are files.
     pub fn of(config: &ServerConfig) -> Reach {
         let directories = match &config.api.directories {
             Some(directories) => directories.clone(),

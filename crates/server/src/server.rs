@@ -204,8 +204,8 @@ impl Server {
     }
 }
 
-/// Opens the volumes. A failure does not prevent the others from being served. Returns the configured ones that failed; `made` gets those created
-/// by a running server.
+/// Opens the volumes. A failure does not prevent the others from being served. Returns the configured ones that failed;
+/// `made` gets those created by a running server.
 fn open_volumes(
     config: &ServerConfig,
     volumes: &mut Vec<(Arc<Volume>, Opened)>,
@@ -396,7 +396,8 @@ fn serve(
             tracing::warn!(
                 event = "export-unreachable",
                 export,
-                "no NBD client can open the export: it is assigned to clients with certificates, and [tls] has no client-authorities"
+                "no NBD client can open the export: it is assigned to clients with certificates, and [tls] has no \
+                 client-authorities"
             );
         }
     }

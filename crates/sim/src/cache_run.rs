@@ -1,8 +1,8 @@
 //! The whole cache in simulations: the server's cache, whose steps go to an observer instead of devices.
 //!
-//! It is the cache of `flashwise-core` that the server runs, with the same [events](Event). These are the ticks due before a request, the
-//! request's pieces, then the ends of their steps. Devices answer at once, so blocks written back are clean before the next request. A
-//! real run differs only in this: blocks stay dirty until the backend has them.
+//! It is the cache of `flashwise-core` that the server runs, with the same [events](Event). These are the ticks due
+//! before a request, the request's pieces, then the ends of their steps. Devices answer at once, so blocks written back
+//! are clean before the next request. A real run differs only in this: blocks stay dirty until the backend has them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,8 +14,8 @@ use flashwise_trace::request_file::CacheRequest;
 
 /// Receives the plans of a cache.
 pub trait Observer {
-    /// Receives the steps of a plan made at `now_us`. It is for a piece of a request of this kind, or in the background, at a tick or
-    /// after a write-back.
+    /// Receives the steps of a plan made at `now_us`. It is for a piece of a request of this kind, or in the
+    /// background, at a tick or after a write-back.
     fn planned(&mut self, of: Option<Kind>, now_us: u64, steps: &[Step]);
 }
 
@@ -226,8 +226,8 @@ mod tests {
         }
     }
 
-    /// A block written at 0.5 s reaches flash at the tick at 6 s, and the backend within the next 60 s. That is at the tick after eight
-    /// periods of 6 s from the one that began at 0.5 s.
+    /// A block written at 0.5 s reaches flash at the tick at 6 s, and the backend within the next 60 s. That is at the
+    /// tick after eight periods of 6 s from the one that began at 0.5 s.
     #[test]
     fn data_moves_down_by_its_age_at_ticks_between_requests() {
         let mut run = CacheRun::new(config());

@@ -52,7 +52,8 @@ pub enum CacheError {
     Offline { policy: String },
 }
 
-/// Returns the settings of a simulated cache: by default without RAM, and with a cleaner whose stop is at most its start.
+/// Returns the settings of a simulated cache: by default without RAM, and with a cleaner whose stop is at most its
+/// start.
 pub fn simulated(given: &Settings) -> Settings {
     let mut settings = given.clone();
     let (ram, dirty_low) = (Setting::named("ram"), Setting::named("dirty-low"));
@@ -66,8 +67,8 @@ pub fn simulated(given: &Settings) -> Settings {
     settings
 }
 
-/// Returns a cache with `policy` and `devices`; `size` is the user's text for the flash's size. The rest after the last erase unit is
-/// unused.
+/// Returns a cache with `policy` and `devices`; `size` is the user's text for the flash's size. The rest after the last
+/// erase unit is unused.
 pub fn config(settings: &Settings, policy: Spec, size: &str, devices: &Devices) -> Result<Config, CacheError> {
     settings.check()?;
     if policy.info().offline {

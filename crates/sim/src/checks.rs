@@ -1,4 +1,5 @@
-//! Repeats a recommended run to measure its certainty: over equal parts of the trace, beside LRU, and behind admission rules.
+//! Repeats a recommended run to measure its certainty: over equal parts of the trace, beside LRU, and behind admission
+//! rules.
 
 use flashwise_core::policy::Spec;
 use flashwise_device::ArrayModel;

@@ -1,5 +1,5 @@
-//! Columns of rows. Each figure has its name, meaning, unit and heading in one place, at its field. JSON, CSV, Parquet, tables, reports
-//! and the page of figures are made from that.
+//! Columns of rows. Each figure has its name, meaning, unit and heading in one place, at its field. JSON, CSV, Parquet,
+//! tables, reports and the page of figures are made from that.
 
 /// The value of a cell; `None` if the row does not have the figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,11 +170,11 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Declares a struct of figures, each with its meaning, unit and type, and the table of its columns. A figure for tables in a terminal has
-/// a heading, a note below the table, and a format if its unit does not determine that.
+/// Declares a struct of figures, each with its meaning, unit and type, and the table of its columns. A figure for
+/// tables in a terminal has a heading, a note below the table, and a format if its unit does not determine that.
 ///
-/// `@flash` and `@log` before a struct insert the figures of that name of [`cache_figures`](flashwise_core::cache_figures) between its
-/// own, which stand in two braces.
+/// `@flash` and `@log` before a struct insert the figures of that name of
+/// [`cache_figures`](flashwise_core::cache_figures) between its own, which stand in two braces.
 macro_rules! figures {
     (
         $(#[$attribute:meta])*

@@ -52,8 +52,8 @@ pub struct Counting {
     pub epoch: Option<u64>,
 }
 
-/// Gives an offline policy the next use of each access. Uses during the first `warmup` accesses are hidden, so the policy maximises the
-/// counted hits.
+/// Gives an offline policy the next use of each access. Uses during the first `warmup` accesses are hidden, so the
+/// policy maximises the counted hits.
 pub(crate) fn foresee<P: Policy>(policy: &mut P, next_uses: Option<&[u32]>, warmup: u64) {
     match next_uses {
         None => {}

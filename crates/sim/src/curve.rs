@@ -56,8 +56,9 @@ figures! {
         hit_ratio_high: Option<f64>, "share";
         /// 1 at the smallest of these sizes that reaches the knee of the curve.
         knee: u64, "";
-        /// The knee of the policy's curve: the size at which it is furthest above the straight line from no cache to one of every block.
-        /// It does not depend on the sizes requested. Empty if the curve is nowhere far above that line.
+        /// The knee of the policy's curve: the size at which it is furthest above the straight line from no cache to
+        /// one of every block. It does not depend on the sizes requested. Empty if the curve is nowhere far above that
+        /// line.
         #[serde(skip_serializing_if = "Option::is_none")]
         knee_blocks: Option<u64>, "blocks";
         /// Hits per access at the knee.
@@ -157,7 +158,8 @@ fn knee_sizes(unique_blocks: u64, steps: u64) -> Vec<u64> {
     sizes
 }
 
-/// Returns these [`capacities`] and the additional sizes at which a policy other than LRU is simulated to find its knee.
+/// Returns these [`capacities`] and the additional sizes at which a policy other than LRU is simulated to find its
+/// knee.
 pub fn simulated(trace: &Trace, sizes: &[(String, usize)]) -> Vec<(String, usize)> {
     let more = knee_sizes(trace.whole_unique_blocks(), KNEE_SIZES_SIMULATED);
     let mut all = sizes.to_vec();
@@ -168,8 +170,8 @@ pub fn simulated(trace: &Trace, sizes: &[(String, usize)]) -> Vec<(String, usize
     all
 }
 
-/// Returns the points of `policy` at these [`capacities`], with knees marked, and the accuracy of a sample. LRU over a whole trace takes
-/// one pass; other policies are simulated. `progress` counts block accesses.
+/// Returns the points of `policy` at these [`capacities`], with knees marked, and the accuracy of a sample. LRU over a
+/// whole trace takes one pass; other policies are simulated. `progress` counts block accesses.
 ///
 /// # Errors
 /// The warm-up leaves nothing to count, or the trace is too long for an offline policy.
@@ -217,8 +219,8 @@ fn lru_curve(about: &About, curve: &LruCurve) -> Vec<SizeAndHits> {
     sizes.into_iter().map(|blocks| (blocks, ratio(hits(blocks), accesses))).collect()
 }
 
-/// Returns the points of LRU at `sizes`, with knees marked. `curve` has passed over the trace, which `about` describes, without counting
-/// the first `warmup` accesses.
+/// Returns the points of LRU at `sizes`, with knees marked. `curve` has passed over the trace, which `about` describes,
+/// without counting the first `warmup` accesses.
 ///
 /// # Errors
 /// The warm-up leaves nothing to count, or a size is invalid for the trace.
@@ -239,9 +241,9 @@ pub fn is_in_one_pass(trace: &Trace, policy: &Spec) -> bool {
     trace.sample().is_none() && policy.to_string() == "lru"
 }
 
-/// Returns the knee of a curve whose points are sorted by size and end at a cache of every block. It is the point furthest above the
-/// straight line from no cache to the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011).
-/// `None` if that is not far.
+/// Returns the knee of a curve whose points are sorted by size and end at a cache of every block. It is the point
+/// furthest above the straight line from no cache to the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a
+/// "Kneedle" in a haystack. SIMPLEX 2011). `None` if that is not far.
 fn knee(curve: &[SizeAndHits]) -> Option<SizeAndHits> {
     let &(largest, _) = curve.last()?;
     let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);

@@ -1,5 +1,5 @@
-//! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
-//! is optional; stages that do not go together are refused with the reason.
+//! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout,
+//! device, waiting. Each stage is optional; stages that do not go together are refused with the reason.
 
 mod equal_ram;
 mod meaningless;
@@ -304,12 +304,12 @@ pub fn fits(trace: &Trace, case: &Case, experiment: &Experiment) -> Result<(), E
     Prepared::new(0, case.clone(), experiment, trace).map(drop)
 }
 
-/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases have in common is done
-/// once. `progress` is told of block accesses while they are done.
+/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases
+/// have in common is done once. `progress` is told of block accesses while they are done.
 ///
 /// # Errors
-/// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where requests wait, devices
-/// have to be a whole number, and traces may have to have times.
+/// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where
+/// requests wait, devices have to be a whole number, and traces may have to have times.
 ///
 /// # Panics
 /// If a case has a rule and the experiment no devices.

@@ -1,7 +1,8 @@
 //! Simulation of flash caches over traces: policies and algorithms, admission rules, whole caches, wear and waiting.
 //!
-//! [`experiment`] runs every cache over the accesses of a [`Trace`](flashwise_trace::Trace) or over its requests. [`simulate`] is its fast
-//! path for policies without devices. [`endurance`] measures wear, and [`wlfc`] runs caches that evict whole buckets.
+//! [`experiment`] runs every cache over the accesses of a [`Trace`](flashwise_trace::Trace) or over its requests.
+//! [`simulate`] is its fast path for policies without devices. [`endurance`] measures wear, and [`wlfc`] runs caches
+//! that evict whole buckets.
 
 pub mod advise;
 pub mod array;

@@ -1,7 +1,8 @@
-//! One run of a cache over a trace: read cache in RAM, admission rule, policy or plan, layout, device and waiting, each optional.
+//! One run of a cache over a trace: read cache in RAM, admission rule, policy or plan, layout, device and waiting, each
+//! optional.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache: LRU, or MIN before a plan. The flash cache sees the
-//! read misses of the DRAM cache, and all writes, which the DRAM cache keeps too.
+//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache: LRU, or MIN before a plan. The
+//! flash cache sees the read misses of the DRAM cache, and all writes, which the DRAM cache keeps too.
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{self, Account, Bits};
@@ -49,10 +50,11 @@ pub(crate) struct Online<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` without flash, and counts as in `counting`.
+/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` without flash, and counts
+/// as in `counting`.
 ///
-/// With `waiting`, requests wait for the devices of an array, as [`ArrayModel::check`] and [`Arrivals::check`] allow. A request counts if
-/// its last access does. Decisions of the policy do not depend on waiting.
+/// With `waiting`, requests wait for the devices of an array, as [`ArrayModel::check`] and [`Arrivals::check`] allow. A
+/// request counts if its last access does. Decisions of the policy do not depend on waiting.
 pub fn replay(
     trace: &Trace,
     policy: &policy::Spec,

@@ -2,8 +2,8 @@
 
 use flashwise_core::quantity::{NANO, nano};
 
-/// Returns the numbers of the range `text`, each parsed by `read`. `None` if it is no range, ends below its first number, does not grow,
-/// or has more than `most` numbers.
+/// Returns the numbers of the range `text`, each parsed by `read`. `None` if it is no range, ends below its first
+/// number, does not grow, or has more than `most` numbers.
 pub fn numbers(text: &str, most: usize, read: impl Fn(&str) -> Option<u128>) -> Option<Vec<u128>> {
     let (first, rest) = text.split_once("..")?;
     let (last, step) = rest.split_once(':')?;

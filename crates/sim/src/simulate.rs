@@ -21,8 +21,8 @@ use crate::stretch::Ran;
 /// Distance in accesses of the prefetch of a block's node; its index entry is prefetched at twice the distance.
 const PREFETCH_DISTANCE: usize = 12;
 
-/// Runs all cases on all cores: policies, without rules, devices and flash. Returns the runs in the order of the cases, independent of the
-/// number of threads. `progress` counts block accesses.
+/// Runs all cases on all cores: policies, without rules, devices and flash. Returns the runs in the order of the cases,
+/// independent of the number of threads. `progress` counts block accesses.
 ///
 /// # Panics
 /// If a case is not of a policy.

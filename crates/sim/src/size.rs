@@ -18,7 +18,8 @@ const RANGE_MAX: usize = 10_000;
 #[allow(missing_docs)]
 pub enum SizeError {
     #[error(
-        "size '{found}': expected a share such as 10%, a size in bytes such as 512MiB or a number of blocks such as 10000"
+        "size '{found}': expected a share such as 10%, a size in bytes such as 512MiB or a number of blocks such as \
+         10000"
     )]
     NotASize { found: String },
     #[error("size '{found}': a cache holds at least one block")]
@@ -32,7 +33,8 @@ pub enum SizeError {
     #[error("size '{found}' is smaller than one block of {block_size_bytes} bytes")]
     BelowOneBlock { found: String, block_size_bytes: u64 },
     #[error(
-        "size range '{found}': expected FIRST..LAST:STEP such as 1%..10%:1%, or FIRST..LAST:xFACTOR such as 64MiB..1GiB:x2, with FIRST at most LAST, a step above 0 and at most {RANGE_MAX} sizes"
+        "size range '{found}': expected FIRST..LAST:STEP such as 1%..10%:1%, or FIRST..LAST:xFACTOR such as \
+         64MiB..1GiB:x2, with FIRST at most LAST, a step above 0 and at most {RANGE_MAX} sizes"
     )]
     NotARange { found: String },
     #[error("block size '{found}': expected a power of two from 512 to 1MiB, such as 4KiB")]

@@ -87,7 +87,8 @@ impl Counts {
         self.accesses() - self.answered.accesses()
     }
 
-    /// Traffic of the devices of an array, with blocks of this many bytes. For the whole cache it includes metadata and copies forward.
+    /// Traffic of the devices of an array, with blocks of this many bytes. For the whole cache it includes metadata and
+    /// copies forward.
     pub fn traffic(&self, block_bytes: u64) -> Traffic {
         let traffic = self.answered.traffic(block_bytes);
         let Some(Whole { figures, .. }) = &self.whole else { return traffic };
@@ -137,7 +138,8 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Returns the result of a policy that saw every access, from its counters after the warm-up and in each epoch. It has no times.
+    /// Returns the result of a policy that saw every access, from its counters after the warm-up and in each epoch. It
+    /// has no times.
     pub(crate) fn of_policy(counters: Counters, epochs: &[Counters], warmup_accesses: u64) -> Ran {
         let stretch = |counters: Counters| Stretch { counts: counters.into(), ..Stretch::default() };
         let epochs = epochs.iter().copied().map(stretch).collect();
@@ -179,8 +181,9 @@ impl Stretches {
         }
     }
 
-    /// Ends the warm-up or an epoch if it has reached its length. The next access, at `time_us`, comes after `position` accesses, with
-    /// these `counts` so far and these erasures of each erase unit, if there is flash. Returns true if the next access counts.
+    /// Ends the warm-up or an epoch if it has reached its length. The next access, at `time_us`, comes after `position`
+    /// accesses, with these `counts` so far and these erasures of each erase unit, if there is flash. Returns true if
+    /// the next access counts.
     #[inline]
     pub fn at(
         &mut self,

@@ -1,9 +1,9 @@
-//! One run of the whole cache, the server's log, over the requests of a trace: RAM, admission rule, policy, log, device and waiting, each
-//! optional.
+//! One run of the whole cache, the server's log, over the requests of a trace: RAM, admission rule, policy, log, device
+//! and waiting, each optional.
 //!
-//! Steps are charged to a conventional SSD whose pages are those of the log. Headers, data and footers are written, pages are read, and
-//! reset units are discarded if trim is on. Host-managed flash cannot hold this log: a footer is written ahead of the write pointer,
-//! before the unit is full.
+//! Steps are charged to a conventional SSD whose pages are those of the log. Headers, data and footers are written,
+//! pages are read, and reset units are discarded if trim is on. Host-managed flash cannot hold this log: a footer is
+//! written ahead of the write pointer, before the unit is full.
 
 use flashwise_core::access::Op;
 use flashwise_core::account;

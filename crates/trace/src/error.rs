@@ -11,7 +11,8 @@ pub enum TraceError {
     #[error("{path}")]
     Io { path: String, source: std::io::Error },
     #[error(
-        "{path}: found {free} free in {directory}, expected about {needed} for a copy while it is open (TMPDIR names another directory)"
+        "{path}: found {free} free in {directory}, expected about {needed} for a copy while it is open (TMPDIR names \
+         another directory)"
     )]
     Room { path: String, directory: String, needed: String, free: String },
     #[error("{path}: damaged {compression} data after byte {byte} of its contents")]
@@ -23,7 +24,8 @@ pub enum TraceError {
     #[error("{path}: it holds no requests; {malformed} malformed records were skipped")]
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
-        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; for other \
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: \
+         {formats}; for other \
          text, name the columns, from 0, as in --format {example}"
     )]
     Unrecognised { path: String, found: String, formats: String, example: String },
@@ -44,7 +46,8 @@ pub enum TraceError {
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]
     Normalised { path: String, found: String, expected: String },
     #[error(
-        "{path}: found a filter by process and the format {format}, which has no processes; expected fiu, blkparse, ftrace, biosnoop or etw"
+        "{path}: found a filter by process and the format {format}, which has no processes; expected fiu, blkparse, \
+         ftrace, biosnoop or etw"
     )]
     NoProcesses { path: String, format: &'static str },
     #[error("{path}: none of its {accesses} accesses is in a sample of {rate}; expected a larger share")]
@@ -78,7 +81,8 @@ pub enum GenerateError {
     #[error("pattern {pattern} has no end: found neither a number of requests nor of accesses, expected one of them")]
     NoLength { pattern: &'static str },
     #[error(
-        "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected more blocks, or fewer requests or accesses"
+        "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected \
+         more blocks, or fewer requests or accesses"
     )]
     Ended { pattern: &'static str, blocks: u64, requests: u64, accesses: u64 },
     #[error("accesses: found {found}, expected a number from {least} to {most} for a week")]

@@ -51,7 +51,8 @@ impl<'a> Room<'a> {
         if needed_bytes >= SAID_BYTES {
             let free = free.map_or_else(String::new, |free| format!(", where {free} are free"));
             let what = format!(
-                "takes about {needed} in {} while it is open{free} (TMPDIR names another directory; flashwise trace convert keeps a shorter file)",
+                "takes about {needed} in {} while it is open{free} (TMPDIR names another directory; flashwise trace \
+                 convert keeps a shorter file)",
                 directory.display()
             );
             self.progress.note(&self.name, &what);

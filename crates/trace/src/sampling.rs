@@ -24,8 +24,9 @@ use crate::error::TraceError;
 
 /// The size of a group, whose blocks are chosen together.
 const GROUP_BYTES: u64 = 64 << 10;
-/// The number of classes of a sample's blocks, each with two halves. In the order of addresses, the groups of the sample form
-/// pairs. Other bits of the hash than the choice select the class of a pair, and the half of each of the two.
+/// The number of classes of a sample's blocks, each with two halves. In the order of addresses, the groups of the
+/// sample form pairs. Other bits of the hash than the choice select the class of a pair, and the half of each of the
+/// two.
 pub const CLASSES: usize = 64;
 /// The number of accesses of the whole trace between two marks.
 const MARK_ACCESSES: u64 = 1 << 14;

@@ -128,7 +128,8 @@ mod tests {
         let object = sources(Path::new("s3://traces/*.csv")).unwrap_err().to_string();
         assert_eq!(
             object,
-            "s3://traces/*.csv: found an object in S3, expected a file; only `flashwise sweep` reads S3, if it is built with the feature s3"
+            "s3://traces/*.csv: found an object in S3, expected a file; only `flashwise sweep` reads S3, if it is \
+             built with the feature s3"
         );
         assert_eq!(found("e*.csv"), ["e*.csv"], "it is there");
         let sum = format!("b.csv + {} + {}", at("a.csv").display(), at("e?.csv").display());

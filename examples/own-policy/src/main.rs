@@ -1,6 +1,8 @@
-//! A replacement policy in a program of its own, over a trace of any format: `own-policy TRACE BLOCKS` prints its row as CSV, beneath that of LRU.
+//! A replacement policy in a program of its own, over a trace of any format: `own-policy TRACE BLOCKS` prints its row
+//! as CSV, beneath that of LRU.
 //!
-//! Source of the policy: LIP, the LRU insertion policy. Qureshi, Jaleel, Patt, Steely, Emer: Adaptive insertion policies for high performance caching. ISCA 2007.
+//! Source of the policy: LIP, the LRU insertion policy. Qureshi, Jaleel, Patt, Steely, Emer: Adaptive insertion
+//! policies for high performance caching. ISCA 2007.
 
 use std::error::Error;
 
@@ -17,7 +19,8 @@ use flashwise_trace::progress::Silent;
 /// The cached blocks, in the order in which they stay.
 const Q: List = List(0);
 
-/// Puts what is missed where LRU evicts, and what is hit at the other end: of a loop that is larger than the cache, a part stays.
+/// Puts what is missed where LRU evicts, and what is hit at the other end: of a loop that is larger than the cache, a
+/// part stays.
 #[derive(Debug)]
 struct Lip<I: Index> {
     capacity: usize,
@@ -78,8 +81,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Ten rounds of 0 to 9 through a cache of 5: LRU never hits. LIP keeps 0 to 3 from the first round on, which are 4 hits in each of the
-    /// nine others; the fifth place goes from block to block, and 9 leaves it before it is asked for again.
+    /// Ten rounds of 0 to 9 through a cache of 5: LRU never hits. LIP keeps 0 to 3 from the first round on, which are 4
+    /// hits in each of the nine others; the fifth place goes from block to block, and 9 leaves it before it is asked
+    /// for again.
     #[test]
     fn of_a_loop_a_part_stays() {
         let folder = std::env::temp_dir().join(format!("own-policy-{}", std::process::id()));

@@ -30,7 +30,8 @@ pub const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
 /// Options that locate the server.
 #[derive(Clone, Debug, Args)]
 pub struct ApiOptions {
-    /// Address of the server's API: HOST:PORT or unix:PATH [default: that of the running server or of /etc/flashwise/flashwise.toml]
+    /// Address of the server's API: HOST:PORT or unix:PATH [default: that of the running server or of
+    /// /etc/flashwise/flashwise.toml]
     #[arg(long, value_name = "ADDRESS")]
     api: Option<String>,
     /// File with the token for the API
@@ -70,7 +71,8 @@ fn find() -> anyhow::Result<(String, Option<PathBuf>)> {
     match configured.transpose().context("--api is not given")? {
         Some(config) if config.api.address().is_some() => Ok((config.api.listen, config.api.token_file)),
         _ => {
-            let what = "found no running server with the default socket; give --api unix:PATH or HOST:PORT, which flashwise serve \
+            let what = "found no running server with the default socket; give --api unix:PATH or HOST:PORT, which \
+                flashwise serve \
                         prints at start";
             Err(Misuse(what.to_owned()).into())
         }

@@ -21,9 +21,10 @@ use crate::log::{note, warning};
 
 /// Record the requests to a block device as a trace
 ///
-/// Needs root and the kernel's tracepoints. Ends with Ctrl-C, after --time, or when the files are full. Read the files like a server's recording:
-/// flashwise simulate --join FILES. Reads that the page cache answers do not reach the device and are not recorded. On other systems use
-/// `blktrace -d DEVICE -o - | blkparse -i -`, whose output flashwise reads as format blkparse.
+/// Needs root and the kernel's tracepoints. Ends with Ctrl-C, after --time, or when the files are full. Read the files
+/// like a server's recording: flashwise simulate --join FILES. Reads that the page cache answers do not reach the
+/// device and are not recorded. On other systems use `blktrace -d DEVICE -o - | blkparse -i -`, whose output flashwise
+/// reads as format blkparse.
 #[derive(Debug, Args)]
 pub struct Capture {
     /// Whole block device, such as /dev/sdb, or one of a volume manager

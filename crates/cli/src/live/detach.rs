@@ -25,7 +25,8 @@ use crate::progress::Bar;
 
 /// Write back all dirty data, so the backend works without the flash
 ///
-/// The volume is served without its cache, also after a restart, until `flashwise attach`. Offline, give --config, or --backend and --flash.
+/// The volume is served without its cache, also after a restart, until `flashwise attach`. Offline, give --config, or
+/// --backend and --flash.
 #[derive(Debug, Args)]
 pub struct Detach {
     /// Volume or pool [default: the only one; offline: all]

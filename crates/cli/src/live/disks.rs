@@ -11,8 +11,8 @@ use crate::table;
 
 /// List the machine's disks with their contents, users and roles
 ///
-/// A disk's role is data (part of a pool), cache, spare (blank), foreign (other contents) or system (in use by the machine). Nothing is
-/// written. Only root can see the contents of disks; without root they are foreign.
+/// A disk's role is data (part of a pool), cache, spare (blank), foreign (other contents) or system (in use by the
+/// machine). Nothing is written. Only root can see the contents of disks; without root they are foreign.
 #[derive(Debug, Args)]
 pub struct Disks {
     /// Disks to list: devices, partitions or regular files [default: every disk]

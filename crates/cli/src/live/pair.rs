@@ -106,7 +106,8 @@ pub fn refuse_no_flash(flash: &dyn Disk, to: &str) -> anyhow::Result<()> {
     }
     if is_blank(flash)? {
         return Err(Misuse(format!(
-            "{} is blank where a cache begins, so there is none to {to}. If it had a cache whose first pages are lost, recover that \
+            "{} is blank where a cache begins, so there is none to {to}. If it had a cache whose first pages are lost, \
+             recover that \
              with 'flashwise detach --salvage'",
             flash.description()
         ))

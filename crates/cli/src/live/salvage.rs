@@ -66,7 +66,8 @@ impl SalvageFlags {
         if size > flash.size() || units < u64::from(Geometry::UNITS_MIN) || units * pages > u64::from(u32::MAX) {
             let (size, unit, found) = (ByteSize::new(size), ByteSize::new(unit), ByteSize::new(flash.size()));
             return Err(Misuse(format!(
-                "--flash-size is {size} in erase units of {unit}, expected at least {} of them and at most the device's {found}",
+                "--flash-size is {size} in erase units of {unit}, expected at least {} of them and at most the \
+                 device's {found}",
                 Geometry::UNITS_MIN
             ))
             .into());
@@ -152,7 +153,8 @@ impl Salvaged {
         }
         if outcome.was_empty {
             println!(
-                "{flash} is damaged, but everything was written through: it is detached, and {backend} is complete without it."
+                "{flash} is damaged, but everything was written through: it is detached, and {backend} is complete \
+                 without it."
             );
             return Ok(());
         }
@@ -167,7 +169,8 @@ impl Salvaged {
             println!("{flash} is detached; the rest is given up.");
         } else {
             println!(
-                "{flash} is unchanged. Do not write to {backend} before --discard-rest gives it up: another salvage would \
+                "{flash} is unchanged. Do not write to {backend} before --discard-rest gives it up: another salvage \
+                 would \
                  overwrite that."
             );
         }
@@ -190,7 +193,8 @@ impl Salvaged {
         }
         if outcome.gap_pages() > 0 {
             println!(
-                "The records of {} pages of flash are missing. At most that many of {} may have had newer data there than on the \
+                "The records of {} pages of flash are missing. At most that many of {} may have had newer data there \
+                 than on the \
                  backend.",
                 human::count(outcome.gap_pages()),
                 blocks(outcome.blocks(Reason::Unknown) + uncertain)

@@ -30,8 +30,9 @@ use crate::settings::ServeSettings;
 
 /// Serve volumes over NBD and iSCSI through a flash cache
 ///
-/// Volumes come from a configuration file; flags can describe a single volume. SIGTERM and SIGINT flush everything and stop the server. A second
-/// signal stops it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
+/// Volumes come from a configuration file; flags can describe a single volume. SIGTERM and SIGINT flush everything and
+/// stop the server. A second signal stops it at once, which is as safe as a power failure. SIGHUP reloads TLS files,
+/// token and log level.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml]
@@ -51,7 +52,8 @@ const VOLUME: &str = "Volume";
 const CACHE: &str = "Cache";
 const CLIENTS: &str = "Clients, API and recording";
 
-/// A volume described by flags, and its listeners. Flags are parsed like the keys of a configuration, and have the same defaults.
+/// A volume described by flags, and its listeners. Flags are parsed like the keys of a configuration, and have the same
+/// defaults.
 #[derive(Debug, Args)]
 #[command(mut_args(with_default))]
 pub struct VolumeFlags {
@@ -81,7 +83,8 @@ pub struct VolumeFlags {
     layout: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
-    /// Device model that adaptive admission assumes for the flash: a name from `flashwise lifetime --devices` or a TOML file
+    /// Device model that adaptive admission assumes for the flash: a name from `flashwise lifetime --devices` or a TOML
+    /// file
     #[arg(long, value_name = "DEVICE", help_heading = CACHE, hide_short_help = true)]
     cache_device: Option<String>,
     /// Device model that adaptive admission assumes for the backend
@@ -114,7 +117,8 @@ pub struct VolumeFlags {
     /// Allow nbd:// and nbds:// for other machines, which can then read and write every volume
     #[arg(long, requires = "listen", help_heading = CLIENTS)]
     insecure: bool,
-    /// Address of the management API: unix:PATH, HOST:PORT (needs a token) or off [default: a socket in the runtime directory]
+    /// Address of the management API: unix:PATH, HOST:PORT (needs a token) or off [default: a socket in the runtime
+    /// directory]
     #[arg(long, value_name = "ADDRESS", help_heading = CLIENTS)]
     api: Option<String>,
     /// File with the token for clients of the API
@@ -398,7 +402,8 @@ fn tell_found(kind: &str, name: &str, opened: &Opened) {
             WARN,
             "served-detached",
             [volume = name],
-            "{kind} {name}: its cache is detached, so it is served without one; to use its flash again, run 'flashwise attach {name}' and \
+            "{kind} {name}: its cache is detached, so it is served without one; to use its flash again, run 'flashwise \
+             attach {name}' and \
              restart the server"
         ),
         false => event!(

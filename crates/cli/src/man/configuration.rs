@@ -1,4 +1,5 @@
-//! flashwise.toml(5), from the configuration with comments in the documentation. A test of the server compares that with its keys and defaults.
+//! flashwise.toml(5), from the configuration with comments in the documentation. A test of the server compares that
+//! with its keys and defaults.
 
 use std::io::{self, Write};
 
@@ -45,7 +46,10 @@ pub fn page(roff: &mut Roff, out: &mut dyn Write) -> io::Result<()> {
     roff.control("SH", ["DESCRIPTION"]);
     let (_, rest) = EXAMPLE.split_once("\n#\n").expect("the file begins with two paragraphs");
     let (second, rest) = rest.split_once("\n\n").expect("keys follow");
-    roff.text([roman("The file is in TOML. Each key is shown with its default value. A key whose default is not a fixed value is shown with an example.")]);
+    roff.text([roman(
+        "The file is in TOML. Each key is shown with its default value. A key whose default is not a \
+        fixed value is shown with an example.",
+    )]);
     roff.control("PP", []);
     comments(roff, second.lines());
     roff.control("SH", ["KEYS BEFORE THE FIRST TABLE"]);

@@ -23,7 +23,8 @@ pub const OVERVIEW: &[Section] = &[
             Commands("flashwise capture /dev/sdb --output sdb.csv.zst"),
             Plain("Cache a disk, look at it, and undo it:"),
             Commands(
-                "flashwise serve --backend /dev/sdb --flash /dev/nvme0n1 --listen nbd+unix:///?socket=/run/flashwise.sock\n\
+                "flashwise serve --backend /dev/sdb --flash /dev/nvme0n1 --listen \
+                 nbd+unix:///?socket=/run/flashwise.sock\n\
                  flashwise status\n\
                  flashwise detach --backend /dev/sdb --flash /dev/nvme0n1",
             ),
@@ -61,7 +62,8 @@ pub const SERVER: &[Section] = &[
         &[
             Entry(
                 "SIGTERM, SIGINT",
-                "Answer received requests, flush, and exit. A second one exits at once, which is as safe as a power failure.",
+                "Answer received requests, flush, and exit. A second one exits at once, which is as safe as a power \
+                 failure.",
             ),
             Entry("SIGHUP", "Reload TLS files, tokens and the log level."),
         ],
@@ -71,11 +73,13 @@ pub const SERVER: &[Section] = &[
         &[
             Plain("Serve the volumes of a configuration, after a check:"),
             Commands(
-                "flashwise serve --check-config /etc/flashwise/flashwise.toml\nflashwise serve /etc/flashwise/flashwise.toml",
+                "flashwise serve --check-config /etc/flashwise/flashwise.toml\nflashwise serve \
+                 /etc/flashwise/flashwise.toml",
             ),
             Plain("Serve one disk behind an NVMe drive, and use it as /dev/nbd0:"),
             Commands(
-                "flashwise serve --backend /dev/sdb --flash /dev/nvme0n1 --listen nbd+unix:///?socket=/run/flashwise.sock\n\
+                "flashwise serve --backend /dev/sdb --flash /dev/nvme0n1 --listen \
+                 nbd+unix:///?socket=/run/flashwise.sock\n\
                  nbd-client -b 4096 -unix /run/flashwise.sock /dev/nbd0",
             ),
             Plain("Take the cache out again, with the server stopped. The disk then has all data:"),
@@ -91,14 +95,17 @@ pub const SERVER: &[Section] = &[
             Entry("/etc/flashwise/token", "The token of the management API, which the package creates."),
             Entry(
                 "/var/lib/flashwise",
-                "The state directory. UUID.json is the record of the cache of a backend without extended attributes. pools.json lists \
-                 pools that a running server created, assignments.json the exports that are reserved for clients. history.redb has the \
+                "The state directory. UUID.json is the record of the cache of a backend without extended attributes. \
+                 pools.json lists \
+                 pools that a running server created, assignments.json the exports that are reserved for clients. \
+                 history.redb has the \
                  figures of the page. A lost record makes it impossible to detect an outdated flash.",
             ),
             Entry("/run/flashwise/api.sock", "The socket of the management API, for root and the server's user."),
             Entry(
                 "user.flashwise.cache",
-                "An extended attribute of a backend that is a file: the record of its cache. Copies of the file need it.",
+                "An extended attribute of a backend that is a file: the record of its cache. Copies of the file need \
+                 it.",
             ),
         ],
     ),
@@ -112,14 +119,16 @@ pub const SERVER: &[Section] = &[
             ),
             Entry(
                 "2",
-                "A permanent error: a bad configuration, or a cache of another backend or size. systemd does not restart the server.",
+                "A permanent error: a bad configuration, or a cache of another backend or size. systemd does not \
+                 restart the server.",
             ),
         ],
     ),
     (
         "SEE ALSO",
         &[Plain(
-            "flashwise(1), flashwise.toml(5), flashwise-status(1), flashwise-detach(1), flashwise-attach(1), flashwise-check(1), nbd-client(8)",
+            "flashwise(1), flashwise.toml(5), flashwise-status(1), flashwise-detach(1), flashwise-attach(1), \
+             flashwise-check(1), nbd-client(8)",
         )],
     ),
 ];

@@ -10,7 +10,8 @@ use crate::fit;
 /// Most sizes that are columns.
 const SIZES_MAX: usize = 8;
 
-/// Hits and flash writes by policy and size, trace by trace, and how to see the rest. None where rows have more than that, or more sizes than fit.
+/// Hits and flash writes by policy and size, trace by trace, and how to see the rest. None where rows have more than
+/// that, or more sizes than fit.
 pub fn brief(rows: &[ResultRow]) -> Option<String> {
     let is_of_policy = |row: &ResultRow| {
         let is_alone = row.ram.is_none() && row.tiers.is_none() && row.cache.is_none() && row.buckets.is_none();

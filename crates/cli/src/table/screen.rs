@@ -1,8 +1,8 @@
 //! Layout of a table of figures on the screen.
 //!
-//! A table that fits has a line for each row. A wider one states once what all rows have in common. If it is still too wide, figures go
-//! down the screen and rows across. If that does not fit either, the table continues below itself. A single row is a list, each figure
-//! with its note.
+//! A table that fits has a line for each row. A wider one states once what all rows have in common. If it is still too
+//! wide, figures go down the screen and rows across. If that does not fit either, the table continues below itself. A
+//! single row is a list, each figure with its note.
 
 use comfy_table::Table;
 
@@ -142,7 +142,8 @@ mod tests {
                      larc    5%         -   6,255       0";
         assert_eq!(at(None), whole);
         assert_eq!(at(Some(61)), whole);
-        let without = "In all rows: copied 0.\n\npolicy  size    hits  erased\nlru     5%     5.13%  17,087\nlru     10%   11.85%  16,924\n\n\
+        let without = "In all rows: copied \
+            0.\n\npolicy  size    hits  erased\nlru     5%     5.13%  17,087\nlru     10%   11.85%  16,924\n\n\
                        larc    5%         -   6,255";
         assert!(at(Some(35)).starts_with(without), "{}", at(Some(35)));
         assert!(at(Some(28)).starts_with(without), "{}", at(Some(28)));
@@ -170,7 +171,8 @@ mod tests {
     #[test]
     fn a_single_row_is_a_list() {
         let table = figures(&[&["larc:fill=ghost", "5%", "5.13%", "17,087", "0"]]);
-        let list = "policy  larc:fill=ghost\nsize    5%\n\nhits     5.13%  share of\n                block\n                accesses\n\
+        let list = "policy  larc:fill=ghost\nsize    5%\n\nhits     5.13%  share \
+            of\n                block\n                accesses\n\
                     erased  17,087  erase units\ncopied       0";
         assert_eq!(table.print(Some(27)), list);
     }

@@ -12,8 +12,8 @@ use crate::replace::Replace;
 
 /// Join traces one after another into a normalised trace
 ///
-/// Without --apart, the same address of the same volume is the same block in all traces. Each trace begins when the previous one ends.
-/// Normalised traces must have one block size; others are read with it.
+/// Without --apart, the same address of the same volume is the same block in all traces. Each trace begins when the
+/// previous one ends. Normalised traces must have one block size; others are read with it.
 #[derive(Debug, Args)]
 pub struct Concat {
     /// Traces in any format; - is standard input

@@ -11,8 +11,8 @@ use crate::replace::Replace;
 
 /// Convert a trace to a normalised one, an Arrow IPC file
 ///
-/// Requests become accesses to numbered blocks. Other commands map this file and need not parse the original again. --block-size can enlarge
-/// the blocks of a normalised trace.
+/// Requests become accesses to numbered blocks. Other commands map this file and need not parse the original again.
+/// --block-size can enlarge the blocks of a normalised trace.
 #[derive(Debug, Args)]
 pub struct Convert {
     /// Trace in any format; - is standard input

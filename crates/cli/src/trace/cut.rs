@@ -13,8 +13,8 @@ use crate::replace::Replace;
 
 /// Cut a part out of a trace by request number, time or volume
 ///
-/// Keeps whole requests that meet every given condition, and writes them as a normalised trace with its own numbers and times. Requests of a
-/// normalised trace span whole blocks: if lengths in bytes matter, cut the original.
+/// Keeps whole requests that meet every given condition, and writes them as a normalised trace with its own numbers and
+/// times. Requests of a normalised trace span whole blocks: if lengths in bytes matter, cut the original.
 #[derive(Debug, Args)]
 #[group(id = "part", required = true, multiple = true, args = ["requests", "accesses", "time", "volumes"])]
 pub struct Cut {

@@ -12,8 +12,8 @@ use crate::table::plain;
 
 /// Show the reuse distances of reads and of writes (LARC, Figure 3)
 ///
-/// The reuse distance of an access is the number of blocks, or accesses, since the previous access to the same block. An LRU cache of C blocks
-/// hits the accesses with fewer than C different blocks in between.
+/// The reuse distance of an access is the number of blocks, or accesses, since the previous access to the same block.
+/// An LRU cache of C blocks hits the accesses with fewer than C different blocks in between.
 #[derive(Debug, Args)]
 pub struct Reuse {
     /// Trace in any format; - is standard input

@@ -18,7 +18,8 @@ pub fn check_name(out: &Path) -> Result<(), Misuse> {
     let Some(ending) = ending.filter(|ending| OTHERS.contains(&ending.as_str())) else { return Ok(()) };
     let name = name_of(out);
     Err(Misuse(format!(
-        "{name}: found a name that ends in .{ending}, expected one that ends in .arrow for an Arrow file; write CSV with \
+        "{name}: found a name that ends in .{ending}, expected one that ends in .arrow for an Arrow file; write CSV \
+         with \
          `flashwise trace export`"
     )))
 }

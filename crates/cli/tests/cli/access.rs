@@ -1,5 +1,5 @@
-//! The threat model of docs/security.md as a table: interface x credential x verb, allowed or refused. Runs as root, because some rows are
-//! for another user of the same host.
+//! The threat model of docs/security.md as a table: interface x credential x verb, allowed or refused. Runs as root,
+//! because some rows are for another user of the same host.
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;
@@ -243,7 +243,8 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
         format!(" INFO The disk {} was wiped, by the page of uid 0 (pid ", host.path("disk.img").display()),
         // Refusals are in the log once a minute, with the first one.
         format!(
-            " WARN a request to the API failed method=POST path=\"/v1/pools\" status=400 error=\"flash: found {}, expected ",
+            " WARN a request to the API failed method=POST path=\"/v1/pools\" status=400 error=\"flash: found {}, \
+             expected ",
             host.elsewhere.path().join("evil").display()
         ),
     ] {
@@ -279,7 +280,8 @@ fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
     let told = server.end();
     for line in [
         "was wiped, by the token of token-file at 127.0.0.1:",
-        " WARN a request to the API failed method=POST path=\"/v1/page\" status=401 error=\"a token is needed, as the header 'Authorization: Bearer TOKEN'\" \
+        " WARN a request to the API failed method=POST path=\"/v1/page\" status=401 error=\"a token is needed, as the \
+         header 'Authorization: Bearer TOKEN'\" \
          client=\"127.0.0.1:",
     ] {
         assert!(told.contains(line), "{line}: {told}");

@@ -11,7 +11,8 @@ const TRACE: &str = "traces/netsfs.csv.zst";
 const WAY: [&str; 8] =
     ["--policy", "larc:writes=admit", "--admission", "none", "--over-provision", "10%", "--write-mode", "write-back"];
 
-/// The first requests of the trace, which take a twentieth of its time: what is asked of them does not depend on the rest.
+/// The first requests of the trace, which take a twentieth of its time: what is asked of them does not depend on the
+/// rest.
 fn cut() -> &'static str {
     static CUT: LazyLock<(TempDir, String)> = LazyLock::new(|| {
         let folder = TempDir::new().unwrap();
@@ -217,11 +218,13 @@ fn what_is_only_read_is_not_written_back() {
     assert!(!advice["cautions"].to_string().contains("only on this flash"), "{}", advice["cautions"]);
 }
 
-/// Flash for all data costs what the cheapest cache costs without its RAM: there is no cache to serve, whatever meets the targets.
+/// Flash for all data costs what the cheapest cache costs without its RAM: there is no cache to serve, whatever meets
+/// the targets.
 #[test]
 fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_the_answer() {
     let folder = TempDir::new().unwrap();
-    let catalogue = "currency = \"USD\"\n[storage]\ndevice = \"hdd\"\ndevices = 4\ndata-gb = 1\n[ram]\nprice-per-gib = 5\nsizes = \"64MiB\"\n\
+    let catalogue = "currency = \"USD\"\n[storage]\ndevice = \"hdd\"\ndevices = 4\ndata-gb = 1\n[ram]\nprice-per-gib = \
+        5\nsizes = \"64MiB\"\n\
                      [[cache]]\nname = \"slice\"\ndevice = \"9200-max\"\ncapacity-gb = 4\nprice = 10\n";
     std::fs::write(folder.path().join("ours.toml"), catalogue).unwrap();
     succeed(folder.path(), &["trace", "generate", "--blocks", "5000", "--accesses", "20000", "mixed.arrow"]);

@@ -1,4 +1,5 @@
-//! The management API as it is by default: commands find it, the page opens, and what cannot work is found before the start.
+//! The management API as it is by default: commands find it, the page opens, and what cannot work is found before the
+//! start.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
@@ -124,7 +125,8 @@ fn control_characters_of_a_name_are_refused_and_do_not_reach_the_terminal() {
         std::fs::write(path.join("flashwise.toml"), config).unwrap();
         let error = fail(path, &["serve", "--check-config", "flashwise.toml"], 2);
         let expected = format!(
-            "[[volume]] '{shown}' name: found '{shown}', expected a name of at most 255 bytes without '/' and control characters"
+            "[[volume]] '{shown}' name: found '{shown}', expected a name of at most 255 bytes without '/' and control \
+             characters"
         );
         assert!(error.contains(&expected) && !error.contains('\x1b') && error.lines().count() == 1, "{error:?}");
     }

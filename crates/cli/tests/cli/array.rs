@@ -228,11 +228,14 @@ fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
     assert_eq!(admissions, ["probability:p=0.2", "probability:p=0.5", "probability:p=0.8", "auto:timeframe=1%"]);
     let report = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     for expected in [
-        "<caption>Portion of the misses admitted: probability before lru with 10%: as multiples of the policy without a rule</caption>",
-        "<caption>auto:timeframe=1% among its candidates with a cache of 10%: latency over lifetime, in us a year</caption>",
+        "<caption>Portion of the misses admitted: probability before lru with 10%: as multiples of the policy without \
+         a rule</caption>",
+        "<caption>auto:timeframe=1% among its candidates with a cache of 10%: latency over lifetime, in us a \
+         year</caption>",
         "<th scope=\"row\">s3-fifo</th>",
         "<h2 id=\"over-traces\">Latency and lifetime, by parameter</h2>",
-        "larc:writes=admit has the least latency over lifetime with 241 MiB (61,719 blocks), 1.5 times better than lru: 199 us and 0.0468 years",
+        "larc:writes=admit has the least latency over lifetime with 241 MiB (61,719 blocks), 1.5 times better than \
+         lru: 199 us and 0.0468 years",
     ] {
         assert!(report.contains(expected), "{expected}");
     }

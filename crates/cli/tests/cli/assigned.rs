@@ -16,7 +16,8 @@ use tempfile::TempDir;
 const ASSIGNED: &str =
     "assign = [\"mail tls:client\", \"mail tls:DB.example read-only\", \"web iqn.2026-11.org.example:web\"]";
 
-/// Two volumes, one of them `mail` with the alias `post`, served over the protocols of one folder, and the accepted certificates.
+/// Two volumes, one of them `mail` with the alias `post`, served over the protocols of one folder, and the accepted
+/// certificates.
 struct Setting {
     folder: TempDir,
     certificates: Certificates,
@@ -42,7 +43,8 @@ impl Setting {
         self.folder.path()
     }
 
-    /// Writes a configuration with the keys of the table `[iscsi]`, over iSCSI or not, with the authorities of clients or without.
+    /// Writes a configuration with the keys of the table `[iscsi]`, over iSCSI or not, with the authorities of clients
+    /// or without.
     fn configure(&self, keys: &str, over_iscsi: bool, authorities: bool) {
         let file = |name: &str| self.certificates.path(name).to_str().unwrap().to_owned();
         let iscsi = if over_iscsi { format!(", \"iscsi://127.0.0.1:{}\"", self.iscsi) } else { String::new() };
@@ -51,7 +53,8 @@ impl Setting {
         let config = format!(
             "listen = [\"nbd+unix:///?socket=nbd.sock\", \"nbd://127.0.0.1:{}\"{iscsi}]\nstate-directory = \".\"\n\
              [api]\nlisten = \"unix:api.sock\"\n[tls]\nmode = \"allowed\"\ncertificate = {:?}\nkey = {:?}\n{clients}\n\
-             [iscsi]\n{keys}\n[[volume]]\nname = \"mail\"\naliases = [\"post\"]\nbackend = \"mail.img\"\nram = \"1MiB\"\n\
+             [iscsi]\n{keys}\n[[volume]]\nname = \"mail\"\naliases = [\"post\"]\nbackend = \"mail.img\"\nram = \
+             \"1MiB\"\n\
              [[volume]]\nname = \"web\"\nbackend = \"web.img\"\nram = \"1MiB\"\n",
             self.nbd,
             file("server-cert.pem"),
@@ -344,7 +347,8 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     let setting = Setting::new();
     setting.configure(ASSIGNED, true, false);
     let error = fail(setting.path(), &["serve", "flashwise.toml"], 2);
-    let expected = "[iscsi] assign: found 'tls:client', but no client can show a certificate; expected client-authorities in the table [tls]";
+    let expected = "[iscsi] assign: found 'tls:client', but no client can show a certificate; expected \
+        client-authorities in the table [tls]";
     assert!(error.contains(expected), "{error}");
     setting.configure("assign = \"mail tls: read-only\"", true, true);
     let error = fail(setting.path(), &["serve", "--check-config", "flashwise.toml"], 2);
@@ -356,7 +360,8 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     let expected = "found 'tls:client', but no client of NBD can show a certificate";
     assert!(answer["error"].as_str().unwrap().contains(expected), "{answer}");
     server.end();
-    // What was said while clients could is not forgotten when they cannot any more: nobody finds it, until it is taken back.
+    // What was said while clients could is not forgotten when they cannot any more: nobody finds it, until it is taken
+    // back.
     setting.configure("", false, true);
     let server = setting.serve();
     assert_eq!(setting.assign("mail", &json!([{ "initiator": "tls:client" }])).0, 200);

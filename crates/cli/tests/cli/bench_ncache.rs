@@ -1,4 +1,5 @@
-//! The short form of `make bench-ncache`: the harness makes a pool and drives the real server, and what both count is the same.
+//! The short form of `make bench-ncache`: the harness makes a pool and drives the real server, and what both count is
+//! the same.
 use std::path::Path;
 
 use flashwise_benches::ncache::{Experiment, Outcome, Template, chart, run, table};

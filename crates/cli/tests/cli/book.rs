@@ -1,4 +1,5 @@
-//! The documentation as a book: `docs/SUMMARY.md` lists each page once, and links lead to pages and headings. `make book` builds it.
+//! The documentation as a book: `docs/SUMMARY.md` lists each page once, and links lead to pages and headings.
+//! `make book` builds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

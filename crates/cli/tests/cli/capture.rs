@@ -103,7 +103,8 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
     let recorded = String::from_utf8(zstd::decode_all(recorded).unwrap()).unwrap();
     let mut lines = recorded.lines();
     assert_eq!(lines.next(), Some("time_us,volume,op,offset,length,flags"));
-    // The program that opens a device may make the kernel look for partitions on it: those reads lie outside of the workload.
+    // The program that opens a device may make the kernel look for partitions on it: those reads lie outside of the
+    // workload.
     let what: Vec<&str> = lines.map(|line| line.splitn(3, ',').nth(2).unwrap()).collect();
     assert_eq!(what, expected);
     // The instance is gone, and simulate reads what was recorded.

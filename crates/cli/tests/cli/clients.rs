@@ -177,7 +177,8 @@ fn nbdsh(setting: &Setting, script: &str) -> String {
     run("nbdsh", &["-c", &format!("h.connect_uri({:?})\n{script}\nh.shutdown()", setting.uri())])
 }
 
-/// Requests of 64 KiB are refused, until the rule goes; one of 4 KiB is not. In `write-back` a write reaches flash by a flush.
+/// Requests of 64 KiB are refused, until the rule goes; one of 4 KiB is not. In `write-back` a write reaches flash by a
+/// flush.
 #[test]
 fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
     for mode in ["write-back", "write-through"] {
@@ -195,7 +196,8 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
         };
         let write = |letter: char, at: u64, length: u64| {
             let script = format!(
-                "h.pwrite(b'{letter}' * {length}, {at})\nh.flush()\nassert h.pread({length}, {at}) == b'{letter}' * {length}"
+                "h.pwrite(b'{letter}' * {length}, {at})\nh.flush()\nassert h.pread({length}, {at}) == b'{letter}' * \
+                 {length}"
             );
             nbdsh(&setting, &script);
         };
@@ -233,8 +235,8 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
     }
 }
 
-/// A run that was recorded does in `simulate` what it did: hits, and flash writes by cause. Nothing is dirty in this mode, so that it
-/// does not matter when the backend was written.
+/// A run that was recorded does in `simulate` what it did: hits, and flash writes by cause. Nothing is dirty in this
+/// mode, so that it does not matter when the backend was written.
 #[test]
 fn a_recorded_run_behind_an_admission_rule_is_the_same_simulated() {
     for rule in ["probability:p=0.3", "adaptive:timeframe=20ms,target=1h"] {
@@ -263,7 +265,8 @@ h.flush()",
             assert!(live["admission_decisions"].as_u64() > Some(0), "{rule}: {live}");
         }
         let trace = place.path().join("requests.000001.csv");
-        let options = "--size 8MiB --erase-unit 256KiB --ram 1MiB --sequential-bypass 0 --policy lru --write-mode write-through \
+        let options = "--size 8MiB --erase-unit 256KiB --ram 1MiB --sequential-bypass 0 --policy lru --write-mode \
+            write-through \
                        --storage-size 16MiB --json";
         let mut arguments = vec!["simulate", text(&trace), "--admission", rule];
         arguments.extend(options.split_whitespace());

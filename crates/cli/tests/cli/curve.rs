@@ -96,7 +96,8 @@ fn a_report_of_a_sample_has_errors_and_no_reuse_distances() {
     assert!(sampled.contains("1,126,563"), "accesses are those of the whole trace");
 }
 
-/// RAM, a rule before devices, flash that wears, and an algorithm that knows the future: 10 % and everything differ by less than a fifth.
+/// RAM, a rule before devices, flash that wears, and an algorithm that knows the future: 10 % and everything differ by
+/// less than a fifth.
 #[test]
 fn what_stands_around_a_policy_is_as_much_smaller() {
     let cases: [(&[&str], &[&str]); 3] = [
@@ -123,7 +124,8 @@ fn what_stands_around_a_policy_is_as_much_smaller() {
     }
 }
 
-/// Beside a policy: where a sample says how accurate it is, one is taken; where it never does, as on flash, all of the trace.
+/// Beside a policy: where a sample says how accurate it is, one is taken; where it never does, as on flash, all of the
+/// trace.
 #[test]
 fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     let of = |more: &[&str]| {

@@ -83,8 +83,9 @@ fn run_document(name: &str) -> usize {
     run
 }
 
-/// Blocks marked `sh ci` are the README's two commands, which the project's CI runs; blocks marked `sh` are run here, those of one document in
-/// order and in one folder, two documents side by side; a `text` block after one shows its output.
+/// Blocks marked `sh ci` are the README's two commands, which the project's CI runs; blocks marked `sh` are run here,
+/// those of one document in order and in one folder, two documents side by side; a `text` block after one shows its
+/// output.
 #[test]
 fn every_command_in_the_documentation_runs_as_written() {
     let documents = Mutex::new(documents().into_iter());
@@ -118,7 +119,8 @@ pub fn linked_files(markdown: &str) -> impl Iterator<Item = &str> {
     files.filter(|file| !file.is_empty() && !file.contains("://"))
 }
 
-/// Whether a span of code is a path of this project: of a source file, or below one of its folders. `NAME` stands for any name.
+/// Whether a span of code is a path of this project: of a source file, or below one of its folders. `NAME` stands for
+/// any name.
 fn is_path(span: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
     let folders = ["crates", "docs", "benches", "fuzz", "packaging", "tests", "traces"];

@@ -1,5 +1,5 @@
-//! Real file systems on a served volume: made, filled, trimmed, checked, the server killed under them, and the backend without its cache
-//! at the end. Needs root, for loop devices and mounts.
+//! Real file systems on a served volume: made, filled, trimmed, checked, the server killed under them, and the backend
+//! without its cache at the end. Needs root, for loop devices and mounts.
 
 use std::path::Path;
 

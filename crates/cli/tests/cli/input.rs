@@ -32,8 +32,10 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let refused = fail(folder.path(), &["trace", "info", "vague.csv"], 2);
     assert_eq!(
         refused,
-        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected other columns or units: use --format \
-         csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512 if these are right (flashwise does not check units \
+        "flashwise: vague.csv: found offsets in sectors beside requests of 8 bytes, expected other columns or units: \
+         use --format \
+         csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512 if these are right (flashwise \
+         does not check units \
          that you name)\n"
     );
     let spec = "csv:time=0,op=3,offset=1,length=2,offset-unit=512,length-unit=512";
@@ -156,7 +158,8 @@ fn dates_hexadecimal_offsets_and_other_delimiters_are_read_and_said() {
     write("time|op|lba|sectors\n2024-01-31T12:00:00Z|R|0x8|8\n2024-01-31 13:01:00+01:00|W|16.0|8\n");
     let (found, err) = info(folder.path(), &["t.csv"]);
     assert_eq!((found["duration_us"].as_u64(), found["read_bytes"].as_u64()), (Some(60_000_000), Some(4096)));
-    let read_as = "csv:time=0,op=1,offset=2,length=3,time-unit=date,offset-unit=512,length-unit=512 (by the header: offset-unit, \
+    let read_as = "csv:time=0,op=1,offset=2,length=3,time-unit=date,offset-unit=512,length-unit=512 (by the header: \
+        offset-unit, \
                    length-unit; by its values, dates: time-unit)";
     assert_eq!(err, format!("flashwise: t.csv: read as {read_as}\n"));
     write("time_s;op;offset;length\n0,25;R;4096;4096\n1,5;R;8192;4096\n");
@@ -217,7 +220,8 @@ fn times_that_are_no_clock_are_counted_and_rates_are_refused() {
     assert_eq!(of("good.csv"), ([999_000_000, 0, 0], String::new()));
     let (figures, err) = of("back.csv");
     assert_eq!(figures, [999_000_000, 999, 0]);
-    let refused = "nothing is said per day or per year, since its times are no clock: of 1,000 requests, 998 more than a second \
+    let refused = "nothing is said per day or per year, since its times are no clock: of 1,000 requests, 998 more than \
+        a second \
                    earlier than one before; expected at most 10% of them";
     assert_eq!(err, format!("flashwise: back.csv: {refused}"));
     let (figures, err) = of("some.csv");

@@ -31,7 +31,8 @@ fn with_input(folder: &Path, arguments: &[&str], input: &str) -> (String, String
     parts(child.wait_with_output().unwrap())
 }
 
-/// Everything that several options name at once: its jobs give all its rows, in every form, and one of them gives its own.
+/// Everything that several options name at once: its jobs give all its rows, in every form, and one of them gives its
+/// own.
 #[test]
 fn the_jobs_that_options_name_give_the_same_rows() {
     let folder = folder();

@@ -1,4 +1,5 @@
-//! `flashwise lifetime`: the figures of the paper's case study, and errors. A test of docs/lifetime.md checks the whole table.
+//! `flashwise lifetime`: the figures of the paper's case study, and errors. A test of docs/lifetime.md checks the whole
+//! table.
 
 use std::fs;
 

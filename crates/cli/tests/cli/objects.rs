@@ -1,4 +1,5 @@
-//! Sweeps over traces in S3, with results there: on a server in this process, and on moto's, which `run-tests` installs.
+//! Sweeps over traces in S3, with results there: on a server in this process, and on moto's, which `run-tests`
+//! installs.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "python-tests")]

@@ -1,4 +1,5 @@
-//! Outputs that are no plain files: standard output by another name, pipes of a shell, named pipes, devices; and files that cannot be written.
+//! Outputs that are no plain files: standard output by another name, pipes of a shell, named pipes, devices; and files
+//! that cannot be written.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

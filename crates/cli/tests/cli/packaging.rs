@@ -25,7 +25,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Asserts that a directory has the project's licences, and the notices of all crates in this program: their paths are in its messages.
+/// Asserts that a directory has the project's licences, and the notices of all crates in this program: their paths are
+/// in its messages.
 fn assert_has_notices(documents: &Path) {
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         let [own, packed] =
@@ -48,7 +49,8 @@ fn assert_has_notices(documents: &Path) {
     assert!(notices.matches("Permission is hereby granted").count() > 50 && notices.contains("Apache License"));
 }
 
-/// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions are our own.
+/// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions
+/// are our own.
 #[test]
 fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
     let (program, here) = ("/bin/true", env!("CARGO_BIN_EXE_flashwise"));
@@ -290,7 +292,8 @@ fn every_command_has_a_manual_page_and_is_completed() {
     }
     // A shell understands its script.
     std::fs::write(folder.path().join("completions"), &scripts[0]).unwrap();
-    let complete = "source ./completions; COMP_WORDS=(flashwise sim); COMP_CWORD=1; _flashwise flashwise sim flashwise; echo \"${COMPREPLY[@]}\"";
+    let complete = "source ./completions; COMP_WORDS=(flashwise sim); COMP_CWORD=1; _flashwise flashwise sim \
+        flashwise; echo \"${COMPREPLY[@]}\"";
     let output = Command::new("bash").args(["-c", complete]).current_dir(folder.path()).output().unwrap();
     assert_eq!(parts(output), ("simulate\n".to_owned(), String::new(), 0));
     let (_, err, code) = run(folder.path(), &["completions", "csh"]);

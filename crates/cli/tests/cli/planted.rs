@@ -1,5 +1,5 @@
-//! A policy, an admission rule, a figure and a setting, planted by a feature, each with a file or a row. They are listed, run and shown
-//! like any other.
+//! A policy, an admission rule, a figure and a setting, planted by a feature, each with a file or a row. They are
+//! listed, run and shown like any other.
 
 use crate::common::{project, succeed};
 

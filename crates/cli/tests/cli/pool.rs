@@ -25,7 +25,8 @@ pub fn folder(flash: bool) -> (TempDir, u16) {
     let flash = if flash { "flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n" } else { "" };
     let config = format!(
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{port}']\nstate-directory = '.'\n\
-         [api]\nlisten = 'unix:api.sock'\n[[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n{flash}"
+         [api]\nlisten = 'unix:api.sock'\n[[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = \
+         '4MiB'\n{flash}"
     );
     std::fs::write(folder.path().join("tank.toml"), config).unwrap();
     (folder, port)
@@ -113,7 +114,8 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
 
 /// A configuration that names neither volume nor pool, and what a pool made by the running server is made with.
 pub fn bare(folder: &Path) -> Vec<&'static str> {
-    let config = "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = 'unix:api.sock'\ndirectories = '.'\n";
+    let config = "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = \
+        'unix:api.sock'\ndirectories = '.'\n";
     std::fs::write(folder.join("tank.toml"), config).unwrap();
     let settings = ["flash=cache.img", "flash-size=16MiB", "erase-unit=1MiB", "ram=4MiB"];
     settings.into_iter().flat_map(|setting| ["--set", setting]).collect()
@@ -431,7 +433,8 @@ fn a_pool_that_was_made_is_deleted_and_its_disks_are_free() {
     server.end();
 }
 
-/// If the server is killed while it deletes a pool, the disks are blank after the next start. A pool that is not served can be forgotten.
+/// If the server is killed while it deletes a pool, the disks are blank after the next start. A pool that is not served
+/// can be forgotten.
 #[test]
 fn a_deletion_that_was_interrupted_goes_on_and_what_is_not_served_can_be_forgotten() {
     let (folder, _) = folder(true);

@@ -216,7 +216,8 @@ fn a_change_that_is_refused_changes_nothing() {
     server.end();
 }
 
-/// A pool that lacks a disk is not served, its other disks stay as they are, and the other pool is served. A name that is taken stops the start.
+/// A pool that lacks a disk is not served, its other disks stay as they are, and the other pool is served. A name that
+/// is taken stops the start.
 #[test]
 fn a_pool_that_lacks_a_disk_is_left_alone_and_another_is_served() {
     let (folder, _) = folder(true);
@@ -295,7 +296,8 @@ fn what_a_made_pool_lacks_keeps_no_other_from_being_served() {
     }
 }
 
-/// Detached while no server runs, a pool that a running server made does without its flash from then on, as one that it detaches itself.
+/// Detached while no server runs, a pool that a running server made does without its flash from then on, as one that it
+/// detaches itself.
 #[test]
 fn a_made_pool_that_is_detached_offline_goes_on_without_its_flash() {
     let (folder, _) = folder(true);

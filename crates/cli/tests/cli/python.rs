@@ -13,8 +13,8 @@ fn python(folder: &TempDir, script: &str) {
     assert_eq!((code, err.as_str()), (0, ""));
 }
 
-/// The figures are those of traces/README.md; 407,215 of the accesses are reads. The first request of the trace reads one block
-/// at byte 8,007,278,592, which is block 1,954,902.
+/// The figures are those of traces/README.md; 407,215 of the accesses are reads. The first request of the trace reads
+/// one block at byte 8,007,278,592, which is block 1,954,902.
 #[test]
 fn a_normalised_trace_opens_in_pandas_and_polars() {
     let folder = TempDir::new().unwrap();
@@ -59,7 +59,8 @@ for row, (_, line) in zip(rows, frame.iterrows()):
     );
 }
 
-/// `tests/reference.py` reads the trace, cuts it into blocks and runs nine policies by itself; every count must be the same.
+/// `tests/reference.py` reads the trace, cuts it into blocks and runs nine policies by itself; every count must be the
+/// same.
 #[test]
 fn counts_equal_those_of_policies_written_in_python() {
     let folder = TempDir::new().unwrap();

@@ -1,16 +1,20 @@
-//! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one: `tests/rows/*.csv`.
+//! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one:
+//! `tests/rows/*.csv`.
 //!
-//! The head of each file is the command that made it, by the program before that change (those of the log with its rule for units with much that was used, and the row of s3-fifo in
-//! `write-back-dirty.csv` with ages of dirty blocks that count from their first write). Columns may be added; what is there keeps its value,
-//! but for the figures in [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a budget as
-//! a share of C's erasures, `--write-buffer-half-life 0` since frequencies age, and `--ram` so that the read cache is as large as it was when every policy left room in RAM for C's write buffer.
+//! The head of each file is the command that made it, by the program before that change (those of the log with its rule
+//! for units with much that was used, and the row of s3-fifo in `write-back-dirty.csv` with ages of dirty blocks that
+//! count from their first write). Columns may be added; what is there keeps its value, but for the figures in
+//! [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a
+//! budget as a share of C's erasures, `--write-buffer-half-life 0` since frequencies age, and `--ram` so that the read
+//! cache is as large as it was when every policy left room in RAM for C's write buffer.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::{project, succeed};
 
-/// Figures with a new name and the same value: the name is that of the served cache's status, or of the same figure of another mode.
+/// Figures with a new name and the same value: the name is that of the served cache's status, or of the same figure of
+/// another mode.
 const NAMES: [(&str, &str); 6] = [
     ("ram_hits", "ram_read_hits"),
     ("flash_hits", "flash_read_hits"),
@@ -45,7 +49,8 @@ const MEANINGS: [(&str, &[&str], &str); 9] = [
     (
         "write-",
         &PUT_IN,
-        "what a client writes over what was admitted and still waits in the same segment is the client's; their sum is what it was",
+        "what a client writes over what was admitted and still waits in the same segment is the client's; their sum is \
+         what it was",
     ),
 ];
 

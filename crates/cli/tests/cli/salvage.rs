@@ -83,7 +83,8 @@ fn damage_record(setting: &Setting) {
     rustix::fs::setxattr(&path, name, &record[..length], rustix::fs::XattrFlags::REPLACE).unwrap();
 }
 
-/// `serve` refuses it for good and names the command that helps, `check` finds it, and each command that gives the cache up works.
+/// `serve` refuses it for good and names the command that helps, `check` finds it, and each command that gives the
+/// cache up works.
 #[test]
 fn a_damaged_record_of_the_backend_is_no_dead_end() {
     let pair = ["--flash", "cache.img", "--backend", "disk.img"];
@@ -309,7 +310,8 @@ fn what_cannot_be_detached_keeps_no_other_from_it() {
     for (away, told) in [("cache.img", "/cache.img: "), ("disk.img", "/disk.img: ")] {
         let more = |name: &str| {
             format!(
-                "[[volume]]\nname = \"{name}\"\nbackend = \"{name}.img\"\nflash = \"{name}.cache\"\nflash-size = \"32MiB\"\n"
+                "[[volume]]\nname = \"{name}\"\nbackend = \"{name}.img\"\nflash = \"{name}.cache\"\nflash-size = \
+                 \"32MiB\"\n"
             )
         };
         let setting = Setting::new(8 * MIB, &format!("flash-size = \"32MiB\"\n{}{}", more("b"), more("c")));

@@ -1,4 +1,5 @@
-//! `flashwise serve` and the commands around it, as their users see them: real files, real processes, a real NBD client.
+//! `flashwise serve` and the commands around it, as their users see them: real files, real processes, a real NBD
+//! client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -120,7 +121,8 @@ fn a_second_server_and_offline_commands_are_refused_while_one_runs() {
     assert!(!path.join("nbd.sock").exists());
 }
 
-/// The flash of one volume beside the backend of another, and flash and backend the wrong way round: nothing is damaged.
+/// The flash of one volume beside the backend of another, and flash and backend the wrong way round: nothing is
+/// damaged.
 #[test]
 fn check_tells_devices_that_are_no_pair_from_damage() {
     let folder = folder();
@@ -381,7 +383,8 @@ fn what_holds_something_is_taken_neither_for_a_flash_nor_for_a_backend() {
 fn each_thing_that_is_wrong_with_a_configuration_is_a_message() {
     let folder = folder();
     let path = folder.path();
-    let text = "listen = 'nbd://localhost'\nlog-levle = 'info'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'\npolicy = 'lark'\n";
+    let text = "listen = 'nbd://localhost'\nlog-levle = 'info'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'\npolicy = \
+        'lark'\n";
     std::fs::write(path.join("wrong.toml"), text).unwrap();
     for more in [&[][..], &["--log-format", "json"]] {
         let err = fail(path, &[&["serve", "--check-config", "wrong.toml"], more].concat(), 2);

@@ -1,4 +1,5 @@
-//! Signals to a server with data that only its cache has. It reloads, continues or stops cleanly; none kills it by accident.
+//! Signals to a server with data that only its cache has. It reloads, continues or stops cleanly; none kills it by
+//! accident.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -197,7 +198,8 @@ fn sighup_reloads_what_flags_name() {
     let path = folder.path();
     File::create(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
     flashwise_testing::write_private(path.join("token"), "first");
-    let flags = "serve --backend disk.img --flash cache.img --flash-size 4MiB --erase-unit 64KiB --ram 1MiB --api unix:api.sock \
+    let flags = "serve --backend disk.img --flash cache.img --flash-size 4MiB --erase-unit 64KiB --ram 1MiB --api \
+        unix:api.sock \
                  --api-token-file token --listen nbd+unix:///?socket=nbd.sock";
     let server = Server::start(path, &flags.split_whitespace().collect::<Vec<_>>());
     flashwise_testing::write_private(path.join("first"), "first");

@@ -7,8 +7,8 @@ use crate::common::{TABLE_I, fail, flashwise, parts, project, run, succeed, tabl
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Table I: LARC has 8 hits and 1 replacement after the first four accesses, LRU 6 and 6. Of the accesses, only block 0 is
-/// written after those four, a hit in LARC but not in LRU: LARC
+/// Table I: LARC has 8 hits and 1 replacement after the first four accesses, LRU 6 and 6. Of the accesses, only block 0
+/// is written after those four, a hit in LARC but not in LRU: LARC
 /// writes 1 write hit and 1 admission to flash, LRU 6 admissions.
 #[test]
 fn table_i_of_the_larc_paper_comes_out_in_json() {
@@ -41,7 +41,7 @@ fn csv_and_the_table_show_the_same_rows() {
     insta::assert_snapshot!("csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
 }
 
-/// Writes slow.csv, which is table1.csv with a second for each microsecond: the example catalogue's disks keep up with it.
+/// Writes slow.csv: table1.csv with a second for each microsecond, so the disks of the example catalogue keep up.
 fn slow(folder: &TempDir) {
     let slower = |line: &str| {
         let (time, rest) = line.split_once(',').unwrap();

@@ -1,4 +1,5 @@
-//! A server under clients that come, work and go, while its settings change: what it takes of the system stays the same.
+//! A server under clients that come, work and go, while its settings change: what it takes of the system stays the
+//! same.
 //!
 //! `FLASHWISE_SOAK_SECONDS` sets for how long, `FLASHWISE_SEED` the seed.
 
@@ -19,10 +20,10 @@ const BLOCK: u64 = 4096;
 const CLIENTS: u64 = 3;
 /// Blocks of each client.
 const BLOCKS: u64 = 4_000;
-/// Growth after the first third that is noise. Of memory, it is what the C library's allocator keeps: once it was given back the buffer
-/// of a long read, it takes the next ones from the arenas of threads instead of from the system, and the arenas keep what is freed. In
-/// runs of 90 s with 14 MB in use (the server's `allocations.rs` holds it to that) the process had 39 MB, with MALLOC_ARENA_MAX=1 30 MB
-/// and with MALLOC_MMAP_THRESHOLD_=131072 28 MB.
+/// Growth after the first third that is noise. Of memory, it is what the C library's allocator keeps: once it was given
+/// back the buffer of a long read, it takes the next ones from the arenas of threads instead of from the system, and
+/// the arenas keep what is freed. In runs of 90 s with 14 MB in use (the server's `allocations.rs` holds it to that)
+/// the process had 39 MB, with MALLOC_ARENA_MAX=1 30 MB and with MALLOC_MMAP_THRESHOLD_=131072 28 MB.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
 /// Of files and threads: connections that just end, and threads for requests to the API.
 const GROWTH_FILES_MAX: u64 = 2 * CLIENTS;
@@ -78,7 +79,8 @@ impl Work {
         }
     }
 
-    /// One connection: requests one by one, and at the end sometimes many whose answers no one waits for. Returns how many.
+    /// One connection: requests one by one, and at the end sometimes many whose answers no one waits for. Returns how
+    /// many.
     fn connect_and_go(&mut self, setting: &Setting) -> u64 {
         let mut client = Client::open_unanswered(&setting.address(), "v").unwrap();
         let first = self.number * BLOCKS;

@@ -71,8 +71,8 @@ fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) ->
     given.flat_map(|(name, value)| [*name, *value]).map(str::to_owned).collect()
 }
 
-/// All combinations of policy, layout, rule, device, waits and RAM. Every other one has epochs and a warm-up, so that those meet all of
-/// any four others.
+/// All combinations of policy, layout, rule, device, waits and RAM. Every other one has epochs and a warm-up, so that
+/// those meet all of any four others.
 #[test]
 fn every_combination_runs_or_is_refused_with_a_reason() {
     let folder = folder();
@@ -233,7 +233,8 @@ fn without_ram_a_policy_answers_the_same_in_every_layout() {
                 assert_eq!(rows[0][figure], alone[0][figure], "{figure} of {policy}, {layout}");
             }
         }
-        // The policy answers the same in a log. What it evicted can be read there until its unit is reset, so that more reads are hits.
+        // The policy answers the same in a log. What it evicted can be read there until its unit is reset, so that more
+        // reads are hits.
         for figure in ["accesses", "reads", "writes", "admissions", "replacements", "evictions", "bypasses"] {
             assert_eq!(log[0][figure], alone[0][figure], "{figure} of {policy}, log");
         }

@@ -225,7 +225,8 @@ fn what_is_no_plan_is_refused() {
         (("[\"greedy\", \"fifo\"]", "[]"), "plan.toml: run: gc-victim: found [], expected one value or more"),
         (
             ("out = \"results\"", "ot = 1"),
-            "plan.toml: ot: unknown key (did you mean 'out'?); expected one of: traces, out, format, block-size, lenient, per-volume, accuracy, cache, cache-size, run",
+            "plan.toml: ot: unknown key (did you mean 'out'?); expected one of: traces, out, format, block-size, \
+             lenient, per-volume, accuracy, cache, cache-size, run",
         ),
         (("out = \"results\"", ""), "plan.toml: out: is missing, expected the folder of the results"),
         (("trace?", "none?"), "plan.toml: traces: none?.arrow: found none, expected files that fit the pattern"),

@@ -127,7 +127,8 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
 
 #[test]
 fn a_refusal_says_its_cause_once() {
-    let options = "simulate traces/netsfs.csv.zst --policy lru --layout in-place --size 1% --erase-unit 256KiB --over-provision 1%";
+    let options = "simulate traces/netsfs.csv.zst --policy lru --layout in-place --size 1% --erase-unit 256KiB \
+        --over-provision 1%";
     let refusal = fail(&project(), &options.split(' ').collect::<Vec<_>>(), 2);
     assert!(
         refusal.starts_with("flashwise: size '1%': over-provisioning of 1 % of 6171 pages leaves 1 spare"),

@@ -1,4 +1,5 @@
-//! The Python package, built as a wheel and installed into a virtual environment of its own. Needs the `.venv` that `run-tests` makes, and what `make test-wheel` installs there.
+//! The Python package, built as a wheel and installed into a virtual environment of its own. Needs the `.venv` that
+//! `run-tests` makes, and what `make test-wheel` installs there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -65,7 +65,8 @@ fn status(setting: &Setting) -> Value {
     status["volumes"][0].clone()
 }
 
-/// A server's recording gives the same figures in a simulation. Flash pages are blocks here, so `simulate` has headers too.
+/// A server's recording gives the same figures in a simulation. Flash pages are blocks here, so `simulate` has headers
+/// too.
 #[test]
 fn a_recorded_run_has_the_figures_of_its_simulation() {
     let passed = bypasses_recorded_as_simulated("", &[]);

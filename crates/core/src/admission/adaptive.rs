@@ -37,7 +37,8 @@ pub use crate::decision::Decision;
 pub static INFO: Info = Info {
     name: "adaptive",
     title: "Adapts the threshold of another rule by sampled shadow caches",
-    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section V.B",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
+        workload sampling. MSST 2016, section V.B",
     parameters: &[
         Parameter {
             name: "kind",
@@ -112,7 +113,8 @@ pub(super) const HITS: Parameter = Parameter {
     name: "hits",
     kind: options::Kind::Number(0.0, 1.0),
     default: "0",
-    meaning: "the minimum hits, as a share of those of the candidate with the most hits. Candidates with fewer are not chosen, even \
+    meaning: "the minimum hits, as a share of those of the candidate with the most hits. Candidates with fewer are not \
+        chosen, even \
               with the best latency over lifetime. The paper has only the target",
 };
 /// `seed`: selects the sampled blocks.

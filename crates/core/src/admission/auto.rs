@@ -1,7 +1,8 @@
 //! Auto: the replacement policy itself adapts to the workload, by shadow caches with other policies.
 //!
-//! Source: the shadow caches and the controller of Moon, Reddy: Adaptive policies for balancing performance and lifetime of
-//! mixed SSD arrays through workload sampling. MSST 2016, section V.B, with whole policies in place of thresholds.
+//! Source: the shadow caches and the controller of Moon, Reddy: Adaptive policies for balancing performance and
+//! lifetime of mixed SSD arrays through workload sampling. MSST 2016, section V.B, with whole policies in place of
+//! thresholds.
 //!
 //! Departures from the paper:
 //! - When another policy becomes the best, it takes over the cached blocks, least recently used first: nothing is
@@ -34,7 +35,8 @@ use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy};
 pub static INFO: Info = Info {
     name: "auto",
     title: "Admits everything, and chooses the replacement policy by sampled shadow caches; --policy is the first",
-    source: "the machinery of Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section V.B",
+    source: "the machinery of Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD \
+        arrays through workload sampling. MSST 2016, section V.B",
     parameters: &[
         Parameter {
             name: "policies",
@@ -52,7 +54,8 @@ pub static INFO: Info = Info {
         SAMPLING,
         Parameter {
             default: "0.995",
-            meaning: "weight of the past after a timeframe; higher than for adaptive, because a change of policy costs more than one of a threshold",
+            meaning: "weight of the past after a timeframe; higher than for adaptive, because a change of policy costs \
+                more than one of a threshold",
             ..ALPHA
         },
         HITS,

@@ -326,7 +326,8 @@ mod tests {
         assert!((found - expected).abs() <= 1e-9 * expected.abs(), "found {found}, expected {expected}");
     }
 
-    /// Two timeframes of 10 s: the cache is written 0.1 times a second, then 0.2 times, the storage 0.002 times in both.
+    /// Two timeframes of 10 s: the cache is written 0.1 times a second, then 0.2 times, the storage 0.002 times in
+    /// both.
     ///
     ///     s = 1:  w'_c = 0.1,                           l'_c = 1000:      10,000 s;   storage 100 / 0.002 = 50,000 s
     ///     s = 2:  w'_c = 0.8 * 0.1 + 0.2 * 0.2 = 0.12,  l'_c = 1000 - 1:  8,325 s;    storage 99.98 / 0.002 = 49,990 s

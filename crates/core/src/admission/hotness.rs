@@ -25,7 +25,8 @@ use crate::options::{Kind, Options, Parameter};
 pub static INFO: Info = Info {
     name: "hotness",
     title: "Admits blocks that were missed before",
-    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section III.B",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
+        workload sampling. MSST 2016, section III.B",
     parameters: &[
         Parameter {
             name: "min",

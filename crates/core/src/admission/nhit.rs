@@ -22,7 +22,8 @@ pub static INFO: Info = Info {
             name: "threshold",
             kind: Kind::Count(2, 1000),
             default: "3",
-            meaning: "misses of a block, this one included, from which on it is admitted: Open CAS's insertion threshold",
+            meaning: "misses of a block, this one included, from which on it is admitted: Open CAS's insertion \
+                threshold",
         },
         Parameter {
             name: "trigger",

@@ -15,7 +15,8 @@ use crate::random::Random;
 pub static INFO: Info = Info {
     name: "probability",
     title: "Admits a portion of the misses at random",
-    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section III.C",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
+        workload sampling. MSST 2016, section III.C",
     parameters: &[
         Parameter {
             name: "p",

@@ -2,8 +2,8 @@
 //! other settings.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, section V.B and Figure 6; the sample and its correction after Waldspurger, Park, Garthwaite, Ahmad:
-//! Efficient MRC construction with SHARDS. FAST 2015, sections 3.2 and 3.4 (SHARDS-adj).
+//! sampling. MSST 2016, section V.B and Figure 6; the sample and its correction after Waldspurger, Park, Garthwaite,
+//! Ahmad: Efficient MRC construction with SHARDS. FAST 2015, sections 3.2 and 3.4 (SHARDS-adj).
 //!
 //! A block is in the sample if its hash is below a bound, so either all its accesses are or none. A shadow cache has
 //! the cache's blocks times the share of sampled blocks.

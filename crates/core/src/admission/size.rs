@@ -17,7 +17,8 @@ use crate::quantity::ByteSize;
 pub static INFO: Info = Info {
     name: "size",
     title: "Admits requests up to a length",
-    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section III.A",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
+        workload sampling. MSST 2016, section III.A",
     parameters: &[
         Parameter {
             name: "max",

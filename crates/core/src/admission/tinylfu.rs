@@ -1,7 +1,7 @@
 //! TinyLFU: admit a block if it was recently accessed more often than the block that makes room for it.
 //!
-//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4), 2017,
-//! sections 1 and 3. The counts are those of [`crate::sketch`].
+//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage
+//! 13(4), 2017, sections 1 and 3. The counts are those of [`crate::sketch`].
 //!
 //! Departures from the paper:
 //! - A policy reveals its victim only when it evicts. So a missed block is compared with the block that the policy
@@ -18,13 +18,15 @@ use crate::sketch::{BlockHash, Sketch};
 pub static INFO: Info = Info {
     name: "tinylfu",
     title: "Admits blocks that were accessed more often than the last evicted block",
-    source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4), 2017",
+    source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on \
+        Storage 13(4), 2017",
     parameters: &[
         Parameter {
             name: "sample",
             kind: Kind::Number(1.0, 1000.0),
             default: "10",
-            meaning: "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all counts (section 3.3)",
+            meaning: "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all counts \
+                (section 3.3)",
         },
         Parameter {
             name: "doorkeeper",

@@ -18,7 +18,8 @@ macro_rules! cache_figures {
             /// Flash writes because blocks that were read, or written to the backend, were admitted.
             flash_admission_blocks: u64, "blocks", "admitted", "what was read, or written to the backend, and admitted";
             /// Flash writes because wanted blocks were moved out of erase units that were reset.
-            flash_copy_forward_blocks: u64, "blocks", "copied", "what was copied forward out of erase units that were reset";
+            flash_copy_forward_blocks: u64, "blocks", "copied", "what was copied forward out of erase units that were \
+                reset";
             /// Flash writes of metadata, and to fill pages.
             flash_metadata_blocks: u64, "blocks", "metadata", "";
         ] [

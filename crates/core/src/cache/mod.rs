@@ -475,7 +475,8 @@ impl LogCache {
 
     fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
-        // Each change of a dirty block writes the flash, so none stays dirty for longer than a tick while the budget of writes is overdrawn.
+        // Each change of a dirty block writes the flash, so none stays dirty for longer than a tick while the budget of
+        // writes is overdrawn.
         let age_max_us = if self.log.policy().is_overdrawn() { TICK_US } else { u64::MAX };
         self.log.set_time(now_us, self.config.dirty_age_us.min(age_max_us));
     }

@@ -1,8 +1,8 @@
 //! bcache: buckets that admit everything read or written, evicted by priorities that read hits renew and that decay
 //! with all I/O.
 //!
-//! Source: the Linux kernel, `drivers/md/bcache/alloc.c` (`bch_rescale_priorities`, `bucket_prio`, `invalidate_buckets_lru`, `_fifo` and `_random`)
-//! and `request.c` (`cache_lookup_fn`).
+//! Source: the Linux kernel, `drivers/md/bcache/alloc.c` (`bch_rescale_priorities`, `bucket_prio`,
+//! `invalidate_buckets_lru`, `_fifo` and `_random`) and `request.c` (`cache_lookup_fn`).
 //!
 //! A bucket has a priority of 16 bits, 32,768 initially and after each read hit. After every I/O of a 1024th of the
 //! cache's size all priorities decrease by one. The victim is the bucket with the smallest product of live data and

@@ -1,8 +1,8 @@
 //! Container policies: flash caches that write, choose and evict whole erase units ("containers"). Each has its own
 //! file, and a row in the table at the end of this file.
 //!
-//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
-//! offline optimality. USENIX ATC 2016, sections 2.2 and 5.3.
+//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash
+//! cache offline optimality. USENIX ATC 2016, sections 2.2 and 5.3.
 //!
 //! A container policy decides about the contents of the cache and their location: unlike a
 //! [`Policy`](crate::policy::Policy) it returns steps for the flash device. Cached data is clean: a client's write also

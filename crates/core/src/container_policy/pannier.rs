@@ -50,7 +50,8 @@ use crate::step::{Cause, FlashStep};
 pub static INFO: Info = Info {
     name: "pannier",
     title: "Pannier: S2LRU* of containers with a survival queue and throttled writes",
-    source: "Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware 2015",
+    source: "Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware \
+        2015",
     parameters: &[
         Parameter {
             name: "copy",
@@ -68,7 +69,8 @@ pub static INFO: Info = Info {
             name: "moved",
             kind: Kind::Number(0.0, 1.0),
             default: "2%",
-            meaning: "a container moves to the head of the upper queue when this share of its pages was hit since it last moved",
+            meaning: "a container moves to the head of the upper queue when this share of its pages was hit since it \
+                last moved",
         },
         Parameter {
             name: "divergent",
@@ -80,14 +82,16 @@ pub static INFO: Info = Info {
             name: "survival",
             kind: Kind::Number(0.0, f64::MAX),
             default: "2",
-            meaning: "survival time of a divergent container, in turnovers of the cache, if all its pages are live. It decreases with the \
+            meaning: "survival time of a divergent container, in turnovers of the cache, if all its pages are live. It \
+                decreases with the \
                       cube of the live share",
         },
         Parameter {
             name: "epbpd",
             kind: Kind::Number(0.0, f64::MAX),
             default: "",
-            meaning: "erasures per unit and day that the throttle allows on average; without it, writes are not throttled",
+            meaning: "erasures per unit and day that the throttle allows on average; without it, writes are not \
+                throttled",
         },
         Parameter {
             name: "burst",

@@ -1,8 +1,8 @@
 //! RIPQ+: a priority queue of containers with a few insertion points, run as a segmented LRU, with support for
 //! overwrites.
 //!
-//! Source: Tang, Huang, Lloyd, Kumar, Li: RIPQ: advanced photo caching on flash for Facebook. FAST 2015, section 4; overwrites
-//! as Cheng et al., USENIX ATC 2016, section 5.3 describe for RIPQ+.
+//! Source: Tang, Huang, Lloyd, Kumar, Li: RIPQ: advanced photo caching on flash for Facebook. FAST 2015, section 4;
+//! overwrites as Cheng et al., USENIX ATC 2016, section 5.3 describe for RIPQ+.
 //!
 //! The queue is divided into sections, one for each insertion point. Each section fills an active device container in
 //! RAM, and an active virtual container that only names blocks. A block that is accessed again stays in place on flash;

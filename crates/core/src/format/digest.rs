@@ -1,8 +1,9 @@
 //! A digest of all buckets of a cache. It shows if a bucket changed since the digest was made, and which one.
 //!
-//! Each bucket has a value: the checksum of its last header, or 0 if it is empty. Headers are chained, so that the last one depends on all of them.
-//! The digest has the sums of `value * (bucket + 1)^n` in the field of 2^61 - 1, as in a Reed-Solomon code. Eliminating a bucket of unknown
-//! value from the sums takes one sum. Two sums that are left locate one bucket that changed.
+//! Each bucket has a value: the checksum of its last header, or 0 if it is empty. Headers are chained, so that the last
+//! one depends on all of them. The digest has the sums of `value * (bucket + 1)^n` in the field of 2^61 - 1, as in a
+//! Reed-Solomon code. Eliminating a bucket of unknown value from the sums takes one sum. Two sums that are left locate
+//! one bucket that changed.
 
 use super::{Page, put, u64_at};
 

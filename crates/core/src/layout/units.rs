@@ -1,8 +1,8 @@
 //! Erase units that are written once, front to back, and reset whole. They are the flash of the container caches and of
 //! offline algorithms that choose their containers.
 //!
-//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
-//! offline optimality. USENIX ATC 2016, section 4.1 (block index, container queue, list of free containers).
+//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash
+//! cache offline optimality. USENIX ATC 2016, section 4.1 (block index, container queue, list of free containers).
 //!
 //! A unit is free or sealed. The caller holds units in RAM while they fill.
 

@@ -36,7 +36,8 @@ use crate::uses::{Use, Uses};
 pub static INFO: Info = Info {
     name: "cacheus",
     title: "CACHEUS: SR-LRU and CR-LFU, learned",
-    source: "Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao, Narasimhan: Learning cache replacement with CACHEUS. FAST 2021",
+    source: "Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao, Narasimhan: Learning cache replacement with CACHEUS. \
+        FAST 2021",
     parameters: &[Parameter {
         name: "seed",
         kind: Kind::Count(0, u64::MAX),

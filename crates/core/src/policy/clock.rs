@@ -1,8 +1,8 @@
 //! CLOCK: blocks form a circle in order of insertion; a hand evicts the first that was not hit since it passed.
 //!
-//! Source: Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968; with counters in place of
-//! use bits, generalized CLOCK: Smith: Sequentiality and prefetching in database systems. ACM Transactions on Database Systems
-//! 3(3), 1978.
+//! Source: Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968; with counters
+//! in place of use bits, generalized CLOCK: Smith: Sequentiality and prefetching in database systems. ACM Transactions
+//! on Database Systems 3(3), 1978.
 //!
 //! Departures from the paper:
 //! - The circle is a list with the hand at its back. A block that the hand spares moves to the front: FIFO with

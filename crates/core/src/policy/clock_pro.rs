@@ -37,7 +37,8 @@ pub static INFO: Info = Info {
             name: "cold",
             kind: Kind::Number(0.0, 0.5),
             default: "1%",
-            meaning: "the minimum space for cold blocks, and for hot ones, as a share of the cache size, at least one block",
+            meaning: "the minimum space for cold blocks, and for hot ones, as a share of the cache size, at least one \
+                block",
         },
         Parameter {
             name: "ghosts",
@@ -338,11 +339,12 @@ mod tests {
     /// each newest first; `'` is the reference bit, `t` a test period. Each row ends with m_c after the access.
     ///
     ///     access   what happens
-    ///     3        returns in its test: m_c is 2, and hot pages may be one fewer: 1 and 2 turn cold. 3, now hot, is the newest: the test
-    ///              of 4 ends, m_c is 1
+    ///     3        returns in its test: m_c is 2, and hot pages may be one fewer: 1 and 2 turn cold.
+    ///              3, now hot, is the newest: the test of 4 ends, m_c is 1
     ///     5        1 was referenced, not in a test: it goes on, in a test; 2 leaves
-    ///     6        1 was referenced in its test, m_c is 2; HAND_hot finds 3, which was referenced and goes on, and no other: the tests of 1
-    ///              and 5 end without a reference, m_c is 1; 1 goes on in a test, and 5 leaves for good
+    ///     6        1 was referenced in its test, m_c is 2; HAND_hot finds 3, which was referenced and goes on,
+    ///              and no other: the tests of 1 and 5 end without a reference, m_c is 1; 1 goes on in a test,
+    ///              and 5 leaves for good
     #[test]
     fn what_comes_back_in_its_test_becomes_hot() {
         let options = Options::parse("clock-pro", INFO.parameters, "").unwrap();

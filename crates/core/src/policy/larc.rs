@@ -33,7 +33,8 @@ pub static INFO: Info = Info {
             name: "fill",
             kind: Kind::Choice(&["admit", "ghost"]),
             default: "admit",
-            meaning: "what happens to first accesses while the cache is not full: admit them (section III.A) or send them to \
+            meaning: "what happens to first accesses while the cache is not full: admit them (section III.A) or send \
+                them to \
                       the ghost queue (Algorithm 1)",
         },
         Parameter {
@@ -46,7 +47,8 @@ pub static INFO: Info = Info {
             name: "tuning",
             kind: Kind::Choice(&["auto", "fixed"]),
             default: "auto",
-            meaning: "C_r tunes itself (section III.B), or keeps its initial value (the basic algorithm, section III.A)",
+            meaning: "C_r tunes itself (section III.B), or keeps its initial value (the basic algorithm, section \
+                III.A)",
         },
         Parameter {
             name: "cr",
@@ -260,9 +262,9 @@ mod tests {
         assert!(c_r("cr=0,tuning=fixed").eq([0.0, 0.0, 0.0]));
     }
 
-    /// Table I: cache of 4 blocks that holds 0, 1, 2, 3 (most recently used first), ghost queue of 2. Each row of the table
-    /// shows the queues before the row's access, so a row here is checked, then accessed. The access of row 10 (3) leads to
-    /// the queues of row 11, and row 12's access of 1 is the eighth hit.
+    /// Table I: cache of 4 blocks that holds 0, 1, 2, 3 (most recently used first), ghost queue of 2. Each row of the
+    /// table shows the queues before the row's access, so a row here is checked, then accessed. The access of row 10
+    /// (3) leads to the queues of row 11, and row 12's access of 1 is the eighth hit.
     #[test]
     fn table_i_of_the_paper() {
         let mut larc = larc(4, "tuning=fixed,cr=50%");

@@ -27,7 +27,8 @@ use crate::uses::{Use, Uses};
 pub static INFO: Info = Info {
     name: "lecar",
     title: "Learning Cache Replacement",
-    source: "Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao, Narasimhan: Driving cache replacement with ML-based LeCaR. \
+    source: "Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao, Narasimhan: Driving cache replacement with \
+        ML-based LeCaR. \
              HotStorage 2018",
     parameters: &[
         Parameter { name: "rate", kind: Kind::Number(0.0, 1.0), default: "0.45", meaning: "lambda, the learning rate" },
@@ -41,7 +42,8 @@ pub static INFO: Info = Info {
             name: "history",
             kind: Kind::Number(0.0, 1000.0),
             default: "50%",
-            meaning: "blocks that each of the two histories remembers, as a share of the cache size; as in the authors' code",
+            meaning: "blocks that each of the two histories remembers, as a share of the cache size; as in the \
+                authors' code",
         },
         Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" },
     ],
@@ -194,8 +196,8 @@ mod tests {
     ///     access   evicts by   what happens
     ///     1 1 2
     ///     3        LRU         1 goes to H_LRU, at time 4
-    ///     1        LFU         regret 0.5^1: w_LRU = e^-0.5 / (1 + e^-0.5) = 0.37754; 1 has 3 uses; of 2 and 3, with one use each, LFU
-    ///                          and LRU both choose 2, which no history remembers
+    ///     1        LFU         regret 0.5^1: w_LRU = e^-0.5 / (1 + e^-0.5) = 0.37754; 1 has 3 uses; of 2 and 3,
+    ///                          with one use each, LFU and LRU both choose 2, which no history remembers
     ///     1
     ///     4        LFU         LRU and LFU choose 3
     ///     4 4 4 4              4 is used five times now, 1 four times and less recently

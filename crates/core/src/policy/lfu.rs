@@ -4,8 +4,8 @@
 //! makes it O(1): Shah, Mitra, Matani: An O(1) algorithm for implementing the LFU cache eviction scheme. 2010.
 //!
 //! Departures from the paper (none defines more than the name):
-//! - A block's frequency counts its accesses since it entered the cache, and is forgotten on eviction ("in-cache LFU"). It
-//!   does not age.
+//! - A block's frequency counts its accesses since it entered the cache, and is forgotten on eviction ("in-cache LFU").
+//!   It does not age.
 //! - Among blocks of the lowest frequency the least recently used one is evicted.
 //! - All blocks are on one list, by frequency and then by recency; Shah et al. keep a list for each frequency.
 

@@ -35,7 +35,8 @@ use crate::options::{Kind, Options, Parameter};
 pub static INFO: Info = Info {
     name: "lirs",
     title: "Low Inter-reference Recency Set",
-    source: "Jiang, Zhang: LIRS: an efficient low inter-reference recency set replacement policy to improve buffer cache \
+    source: "Jiang, Zhang: LIRS: an efficient low inter-reference recency set replacement policy to improve buffer \
+        cache \
              performance. SIGMETRICS 2002",
     parameters: &[
         Parameter {
@@ -48,7 +49,8 @@ pub static INFO: Info = Info {
             name: "ghosts",
             kind: Kind::Number(0.0, f64::MAX),
             default: "2500",
-            meaning: "the maximum number of uncached HIR blocks in the stack S, as a multiple of the cache size. The paper has no limit; \
+            meaning: "the maximum number of uncached HIR blocks in the stack S, as a multiple of the cache size. The \
+                paper has no limit; \
                       this is that of the authors' simulator",
         },
     ],

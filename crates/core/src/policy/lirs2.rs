@@ -21,8 +21,8 @@
 //!   18,534, and on 2_pools in 100 and 450 blocks 48,863 and 51,689. With their bound they have 42,623, 94,766,
 //!   114,375, 10,830, 14,616, 18,534, 48,916 and 51,640. With `ghosts=300%` it is 42,684, 94,762, 114,375, 10,830,
 //!   14,627, 18,534, 48,998 and 51,670. 100% is too little (36,690 for the first).
-//! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 4 (1 for the hits above). A cache of one block, or `hirs=100%`, has no LIR
-//!   blocks and thus an empty `S`, and is LRU.
+//! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 4 (1 for the hits above). A
+//!   cache of one block, or `hirs=100%`, has no LIR blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
 //! - Removing a LIR block may move the bottom. The next block that is missed, or that would swap with the LIR block at
 //!   the bottom, becomes LIR in its place. No other block becomes HIR for it.
@@ -53,7 +53,8 @@ pub static INFO: Info = Info {
             name: "ghosts",
             kind: Kind::Number(0.0, f64::MAX),
             default: "300%",
-            meaning: "the number of uncached blocks that are remembered, as a share of the cache size; the default is about the capacity of the authors' S",
+            meaning: "the number of uncached blocks that are remembered, as a share of the cache size; the default is \
+                about the capacity of the authors' S",
         },
     ],
     offline: false,

@@ -13,7 +13,8 @@ use crate::options::Options;
 pub static INFO: Info = Info {
     name: "lru",
     title: "Least Recently Used",
-    source: "Mattson, Gecsei, Slutz, Traiger: Evaluation techniques for storage hierarchies. IBM Systems Journal 9(2), 1970",
+    source: "Mattson, Gecsei, Slutz, Traiger: Evaluation techniques for storage hierarchies. IBM Systems Journal 9(2), \
+        1970",
     parameters: &[],
     offline: false,
 };

@@ -33,7 +33,8 @@ use crate::positions::Positions;
 pub static INFO: Info = Info {
     name: "min",
     title: "MIN with bypass: the best possible",
-    source: "Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966; Faigle, \
+    source: "Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966; \
+        Faigle, \
              Nawijn: Note on scheduling intervals on-line. Discrete Applied Mathematics 58(1), 1995",
     parameters: &[],
     offline: true,

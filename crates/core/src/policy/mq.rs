@@ -1,6 +1,7 @@
 //! MQ: LRU queues for increasing access frequencies. A block sinks by one queue for each lifetime without an access.
 //!
-//! Source: Zhou, Philbin, Li: The Multi-Queue Replacement Algorithm for Second Level Buffer Caches. USENIX 2001, section 4.
+//! Source: Zhou, Philbin, Li: The Multi-Queue Replacement Algorithm for Second Level Buffer Caches. USENIX 2001,
+//! section 4.
 //!
 //! Departures from the paper:
 //! - In the paper `lifeTime` is about the peak temporal distance, the most frequent distance between two accesses to a
@@ -31,14 +32,16 @@ pub static INFO: Info = Info {
             name: "life",
             kind: Kind::Count(1, LIFE_TIME_MAX),
             default: "",
-            meaning: "lifeTime, the number of accesses that a block stays in its queue without being accessed. Without it, it follows the \
+            meaning: "lifeTime, the number of accesses that a block stays in its queue without being accessed. Without \
+                it, it follows the \
                       peak temporal distance",
         },
         Parameter {
             name: "qout",
             kind: Kind::Number(0.0, f64::MAX),
             default: "400%",
-            meaning: "the number of evicted blocks whose frequencies are remembered in Qout, as a share of the cache size",
+            meaning: "the number of evicted blocks whose frequencies are remembered in Qout, as a share of the cache \
+                size",
         },
     ],
     offline: false,

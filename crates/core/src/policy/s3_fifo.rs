@@ -1,15 +1,16 @@
 //! S3-FIFO: a small queue, a main queue, and a ghost queue for returning blocks. Blocks with at most one hit soon leave
 //! the small queue; others move to the main queue. All three are first in, first out.
 //!
-//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4, Algorithm 1.
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4,
+//! Algorithm 1.
 //!
 //! Departures from the paper:
 //! - A miss evicts one block. If `evictS` moves a block to a full `M` and `evictM` evicts another for it, there is room
 //!   and `evictS` ends. Algorithm 1 then evicts a second one from `S`.
 //! - For `evictS`, `M` is full if it exceeds its share of the cache with the block just moved to it.
 //! - A block that moves from `S` to `M` has its freq cleared, as section 4.1 says and Algorithm 1 does not show.
-//! - A ghost leaves `G` when it is hit. As in Algorithm 1, blocks are evicted before `x` is looked up in `G`: the block that
-//!   goes there may push `x` out.
+//! - A ghost leaves `G` when it is hit. As in Algorithm 1, blocks are evicted before `x` is looked up in `G`: the block
+//!   that goes there may push `x` out.
 //! - An empty `S` evicts nothing, even where its share of the cache is 0 blocks.
 //!
 //! `variant=libcachesim` is the code that the authors ship in libCacheSim 0.3. It evicts from `M` whenever `M` is above
@@ -39,14 +40,16 @@ pub static INFO: Info = Info {
             name: "ghost",
             kind: Kind::Number(0.0, f64::MAX),
             default: "90%",
-            meaning: "how many blocks the ghost queue remembers, as a share of the cache size; the paper has as many as the \
+            meaning: "how many blocks the ghost queue remembers, as a share of the cache size; the paper has as many \
+                as the \
                       main queue (section 4.1)",
         },
         Parameter {
             name: "threshold",
             kind: Kind::Count(0, 3),
             default: "1",
-            meaning: "blocks hit more often than this in the small queue move to the main queue; hits are counted up to 3 \
+            meaning: "blocks hit more often than this in the small queue move to the main queue; hits are counted up \
+                to 3 \
                       (Algorithm 1)",
         },
         Parameter {

@@ -1,8 +1,8 @@
-//! SIEVE: a queue in order of insertion, where a hand that moves from old to new evicts the first block not hit since it
-//! passed.
+//! SIEVE: a queue in order of insertion, where a hand that moves from old to new evicts the first block not hit since
+//! it passed.
 //!
-//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web
-//! caches. NSDI 2024, section 3, Algorithm 1.
+//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for
+//! web caches. NSDI 2024, section 3, Algorithm 1.
 //!
 //! Departures from the paper: none. If the block under the hand is removed, the hand moves on as after an eviction.
 
@@ -16,7 +16,8 @@ use crate::options::Options;
 pub static INFO: Info = Info {
     name: "sieve",
     title: "SIEVE",
-    source: "Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web \
+    source: "Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm \
+        for web \
              caches. NSDI 2024",
     parameters: &[],
     offline: false,

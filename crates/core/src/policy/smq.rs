@@ -43,7 +43,8 @@ pub static INFO: Info = Info {
             name: "hotspots",
             kind: Kind::Number(0.0, 1000.0),
             default: "400%",
-            meaning: "blocks of the hotspot queue, as a share of the cache size, at least 1024. 400% covers as much as dm-cache's, which \
+            meaning: "blocks of the hotspot queue, as a share of the cache size, at least 1024. 400% covers as much as \
+                dm-cache's, which \
                       has a quarter of it, each of 16 cache blocks",
         },
         Parameter {
@@ -463,7 +464,8 @@ mod tests {
         smq.check();
     }
 
-    /// Two hotspots, which trade places; the third block takes the place of the head of the lowest level, and its level.
+    /// Two hotspots, which trade places; the third block takes the place of the head of the lowest level, and its
+    /// level.
     #[test]
     fn a_full_hotspot_queue_forgets_its_head() {
         let mut smq = Smq::new(Dense::new(10), 1, &Options::parse("smq", INFO.parameters, "").unwrap());

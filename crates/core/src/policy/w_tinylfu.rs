@@ -29,7 +29,8 @@ use crate::sketch::{BlockHash, Sketch};
 pub static INFO: Info = Info {
     name: "w-tinylfu",
     title: "Window Tiny Least Frequently Used",
-    source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage \
+    source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on \
+        Storage \
              13(4), 2017",
     parameters: &[
         Parameter {
@@ -61,7 +62,8 @@ pub static INFO: Info = Info {
             name: "climb",
             kind: Kind::Choice(&["off", "on"]),
             default: "off",
-            meaning: "adapt the window, from its share on, after each sample of W accesses (Middleware 2018). It grows or shrinks as long as the hit ratio \
+            meaning: "adapt the window, from its share on, after each sample of W accesses (Middleware 2018). It grows \
+                or shrinks as long as the hit ratio \
                       rises, and reverses when it falls",
         },
     ],

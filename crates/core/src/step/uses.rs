@@ -15,7 +15,8 @@ pub const CLIENTS: Key = 2;
 /// The groups of the writes of all batches.
 pub const BATCHES: Range<Key> = CLIENTS + 1..CLIENTS + 2 + u32::MAX as Key;
 
-/// Returns the group of the writes to the backend of a batch, or of no batch. The chain of the flushes of these writes has the same number.
+/// Returns the group of the writes to the backend of a batch, or of no batch. The chain of the flushes of these writes
+/// has the same number.
 fn of_batch(batch: Option<u32>) -> Key {
     batch.map_or(CLIENTS, |batch| CLIENTS + 1 + Key::from(batch))
 }

@@ -104,7 +104,8 @@ pub enum ConfigError {
     #[error("buckets: found {found}, expected at least {least}: one of each queue and {} to spare", Config::SPARE_MIN)]
     Buckets { found: u32, least: u32 },
     #[error(
-        "write-queue: {write_queue} write buckets and {read_queue} read copies, expected at most {most} of {buckets} in all"
+        "write-queue: {write_queue} write buckets and {read_queue} read copies, expected at most {most} of {buckets} \
+         in all"
     )]
     Queues { write_queue: u32, read_queue: u32, most: u32, buckets: u32 },
 }

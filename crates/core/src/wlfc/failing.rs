@@ -66,8 +66,8 @@ impl Passed {
         self.flushed = self.flushes.pop_front().map_or(self.flushed, |changes| self.flushed.max(changes));
     }
 
-    /// Handles a failed flush: its changes may be lost, and later ones too. `reported` is true if a client's flush reports
-    /// it. If a device kept the changes, a later flush makes them durable, but no flush succeeds before.
+    /// Handles a failed flush: its changes may be lost, and later ones too. `reported` is true if a client's flush
+    /// reports it. If a device kept the changes, a later flush makes them durable, but no flush succeeds before.
     pub fn flush_failed(&mut self, reported: bool) {
         let changes = self.flushes.pop_front().unwrap_or(0);
         if reported {

@@ -269,7 +269,8 @@ fn overwrites_do_not_cost_a_flush_each() {
     ] {
         let Cost { writes, flushes, flash_blocks: [data, metadata] } = cost(policy, mode, write_percent, is_skewed);
         told += &format!(
-            "{policy}, {mode:?}, {write_percent} % writes: {flushes} flushes for {writes} writes; for each block written, {:.3} of data and \
+            "{policy}, {mode:?}, {write_percent} % writes: {flushes} flushes for {writes} writes; for each block \
+             written, {:.3} of data and \
              {:.3} of metadata on flash\n",
             data as f64 / writes as f64,
             metadata as f64 / writes as f64

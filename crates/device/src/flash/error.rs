@@ -14,7 +14,8 @@ pub enum DeviceError {
     OverProvision { found: f64 },
     #[error(
         "over-provisioning of {over_provision_percent} % of {logical_pages} pages leaves {found} spare erase units of \
-         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and one that is being written; {}make the device \
+         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and one that is being written; \
+         {}make the device \
          larger or its units smaller",
         raise(*least_percent)
     )]
@@ -37,7 +38,8 @@ fn raise(percent: f64) -> String {
 /// An erase unit size that does not fit the flash.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "erase units of {unit}: expected a multiple of {part}, the {parts} of device '{device}'; choose another unit or device"
+    "erase units of {unit}: expected a multiple of {part}, the {parts} of device '{device}'; choose another unit or \
+     device"
 )]
 pub struct UnitError {
     /// The requested erase unit.

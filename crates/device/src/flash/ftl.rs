@@ -416,12 +416,13 @@ mod tests {
         // Units 0: [-, 1], 1: [-, 3], 2: [0, 2], 3 in reserve. Nothing has been collected.
         assert_eq!(physical(&ftl), [4, 1, 5, 3]);
         assert_eq!(ftl.counters().erasures, 0);
-        // Writing 1 leaves unit 0 without valid pages. It is collected at no cost, and the write goes to the unit in reserve.
+        // Writing 1 leaves unit 0 without valid pages. It is collected at no cost, and the write goes to the unit in
+        // reserve.
         ftl.step(FlashStep::Write { page: 1 });
         assert_eq!((ftl.counters().programs_collection, ftl.counters().erasures), (0, 1));
         assert_eq!(physical(&ftl), [4, 6, 5, 3]);
-        // 0 fills unit 3: units 0 free, 1: [-, 3], 2: [-, 2], 3: [1, 0]. Writing 0 again makes that three units with one valid page:
-        // unit 1 lost its page first. 3 is copied to unit 0, and 0 follows it.
+        // 0 fills unit 3: units 0 free, 1: [-, 3], 2: [-, 2], 3: [1, 0]. Writing 0 again makes that three units with
+        // one valid page: unit 1 lost its page first. 3 is copied to unit 0, and 0 follows it.
         for page in [0, 0] {
             ftl.step(FlashStep::Write { page });
             ftl.check();

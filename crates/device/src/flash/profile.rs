@@ -106,7 +106,8 @@ fn is_known(entry: &Entry) -> bool {
 mod tests {
     use super::*;
 
-    const CUSTOM: &str = "source = 'measured'\npage-bytes = 8_192\npages-per-block = 256\nread-us = 75\nprogram-us = 7.5e2\nerase-us = 3_800\n";
+    const CUSTOM: &str = "source = 'measured'\npage-bytes = 8_192\npages-per-block = 256\nread-us = 75\nprogram-us = \
+        7.5e2\nerase-us = 3_800\n";
 
     fn refused(text: &str) -> String {
         Profile::parse("mine.toml", text).unwrap_err().to_string()
@@ -161,7 +162,14 @@ mod tests {
             over_provision: None,
         };
         assert_eq!(profile, expected);
-        let full = Profile::parse("x", &format!("{CUSTOM}channels = 8\ndies-per-channel = 4\nplanes-per-die = 2\nbus-mb-per-s = 333\nendurance-cycles = 3_000\nover-provision = '7%'")).unwrap();
+        let full = Profile::parse(
+            "x",
+            &format!(
+                "{CUSTOM}channels = 8\ndies-per-channel = 4\nplanes-per-die = \
+            2\nbus-mb-per-s = 333\nendurance-cycles = 3_000\nover-provision = '7%'"
+            ),
+        )
+        .unwrap();
         let expected = Profile {
             name: "x".to_owned(),
             channels: 8,
@@ -185,7 +193,8 @@ mod tests {
         assert_eq!(Profile::parse("x", &format!("{CUSTOM}endurance-cycles = 'unlimited'")).unwrap().pe_cycles, None);
         assert_eq!(
             refused("capacity-gb = 1"),
-            "mine.toml: [flash] is missing, expected the properties of its flash, as in the devices slc, mlc, samsung-slc, femu, wlfc"
+            "mine.toml: [flash] is missing, expected the properties of its flash, as in the devices slc, mlc, \
+             samsung-slc, femu, wlfc"
         );
     }
 
@@ -194,7 +203,8 @@ mod tests {
         let refused = |text: &str| Profile::find(text, "device").unwrap_err();
         assert_eq!(
             refused("samsung-scl").to_string(),
-            "device: found no device 'samsung-scl' (did you mean 'samsung-slc'?); expected one of: slc, mlc, samsung-slc, femu, wlfc, or \
+            "device: found no device 'samsung-scl' (did you mean 'samsung-slc'?); expected one of: slc, mlc, \
+             samsung-slc, femu, wlfc, or \
              the path of a file that ends in .toml"
         );
         let directory = tempfile::tempdir().unwrap();
@@ -211,7 +221,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_unknown_missing_or_twice_is_refused() {
-        let expected = "expected one of: title, source, page-bytes, pages-per-block, channels, dies-per-channel, planes-per-die, read-us, \
+        let expected = "expected one of: title, source, page-bytes, pages-per-block, channels, dies-per-channel, \
+            planes-per-die, read-us, \
                         program-us, erase-us, bus-mb-per-s, over-provision, endurance-cycles, pe-cycles";
         assert_eq!(
             refused(&format!("{CUSTOM}plane-per-die = 2")),

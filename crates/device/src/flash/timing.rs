@@ -184,7 +184,8 @@ mod tests {
         let timing = Timing::new(&profile(2, 2), 16).unwrap();
         let mut zoned = Zoned::metered(2, 16, timing).unwrap();
         (0..16).for_each(|page| zoned.step(FlashStep::Write { page }));
-        // Each of two planes has half of 16 transfers and 8 programs, and so has its bus of the transfers; the others are idle.
+        // Each of two planes has half of 16 transfers and 8 programs, and so has its bus of the transfers; the others
+        // are idle.
         let expected = Busy { busy_us: 2080.0, plane_us_max: 2080.0, plane_us_mean: 1040.0, bus_us_max: 80.0 };
         assert_eq!(zoned.meter().busy(), expected);
         (16..32).for_each(|page| zoned.step(FlashStep::Write { page }));
@@ -226,7 +227,8 @@ mod tests {
         let refused = |unit_pages| Timing::new(&profile(1, 1), unit_pages).unwrap_err().to_string();
         assert_eq!(
             refused(12),
-            "erase units of 48KiB: expected a multiple of 32KiB, the erase blocks of device 'test'; choose another unit or device"
+            "erase units of 48KiB: expected a multiple of 32KiB, the erase blocks of device 'test'; choose another \
+             unit or device"
         );
         assert!(refused(4).starts_with("erase units of 16KiB: expected a multiple of 32KiB"));
         assert!(refused(0).starts_with("erase units of 0B: expected a multiple of 32KiB"));

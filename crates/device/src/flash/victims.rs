@@ -308,7 +308,8 @@ mod tests {
         let refused = |text| Victim::parse(text).unwrap_err().to_string();
         assert_eq!(
             refused("gredy"),
-            "unknown choice of victims 'gredy' (did you mean 'greedy'?); expected one of: greedy, d-choices, fifo, cost-benefit"
+            "unknown choice of victims 'gredy' (did you mean 'greedy'?); expected one of: greedy, d-choices, fifo, \
+             cost-benefit"
         );
         assert_eq!(refused("fifo:d=4"), "fifo has no option 'd'; it has none");
         assert_eq!(refused("d-choices:d=0"), "d-choices: option 'd' is '0', expected a whole number from 1 to 1000000");

@@ -267,13 +267,15 @@ fn an_ssd_that_cannot_be_is_refused() {
     let config = FtlConfig::new(100_000, 512, 0.07);
     assert_eq!(
         refused(FtlConfig { over_provision: 0.005, ..config.clone() }),
-        "over-provisioning of 0.5 % of 100000 pages leaves 1 spare erase units of 512 pages, expected at least 2: 1 in reserve and \
+        "over-provisioning of 0.5 % of 100000 pages leaves 1 spare erase units of 512 pages, expected at least 2: 1 in \
+         reserve and \
          one that is being written; raise it to 0.87 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { over_provision: 0.0087, ..config.clone() }).expect("what the message says is enough");
     assert_eq!(
         refused(FtlConfig { reserve_units: 20, ..config.clone() }),
-        "over-provisioning of 7 % of 100000 pages leaves 13 spare erase units of 512 pages, expected at least 21: 20 in reserve and \
+        "over-provisioning of 7 % of 100000 pages leaves 13 spare erase units of 512 pages, expected at least 21: 20 \
+         in reserve and \
          one that is being written; raise it to 10.6 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { reserve_units: 20, over_provision: 0.106, ..config.clone() }).expect("so it is here");
@@ -298,7 +300,8 @@ fn an_ssd_that_cannot_be_is_refused() {
         assert_eq!(
             refused(FtlConfig { over_provision, ..config.clone() }),
             format!(
-                "over-provisioning: found {over_provision}, expected a share of the logical capacity from 0 to 100 (10,000 %)"
+                "over-provisioning: found {over_provision}, expected a share of the logical capacity from 0 to 100 \
+                 (10,000 %)"
             )
         );
     }

@@ -1,4 +1,5 @@
-//! A detach as a lasting decision: the backend's record keeps it, so a wiped, replaced or missing flash does not change it.
+//! A detach as a lasting decision: the backend's record keeps it, so a wiped, replaced or missing flash does not change
+//! it.
 
 use std::io;
 
@@ -29,7 +30,8 @@ pub(crate) fn note_detached(side: &dyn BackendSide) -> io::Result<()> {
     }
 }
 
-/// True if the flash is marked as detached and the record does not know it. Either the detach was interrupted, or the record is lost.
+/// True if the flash is marked as detached and the record does not know it. Either the detach was interrupted, or the
+/// record is lost.
 pub(super) fn is_detach_unfinished(found: &Superblock, record: Option<&Record>, backend: [u8; 16]) -> bool {
     let is_newest = |record: &Record| record.cache == Uuid::from_bytes(found.cache) && record.attach <= found.attach;
     found.state == State::Detached && found.backend == backend && record.is_none_or(is_newest)

@@ -13,8 +13,10 @@ use crate::flash::FlashError;
 #[allow(missing_docs)]
 pub enum Refusal {
     #[error(
-        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back. \
-         Give the flash with that cache; if this is it and its first pages are damaged, use 'flashwise detach --salvage'"
+        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not \
+         written back. \
+         Give the flash with that cache; if this is it and its first pages are damaged, use 'flashwise detach \
+         --salvage'"
     )]
     Missing { expected: Uuid },
     #[error(
@@ -37,7 +39,8 @@ pub enum Refusal {
     BackendOlder { cache: Uuid, found: u64, expected: u64 },
     #[error(
         "the backend is a copy of the file that cache {cache} belongs to (its inode was {expected} and is {found}). \
-         The cache may hold data that was not written back: give the original or, if it was moved here, confirm that once with \
+         The cache may hold data that was not written back: give the original or, if it was moved here, confirm that \
+         once with \
          backend-id = \"{backend}\""
     )]
     Copy { cache: Uuid, backend: Uuid, found: u64, expected: u64 },
@@ -70,12 +73,14 @@ pub enum AttachError {
     #[error("the backend's record of its cache: {0}")]
     Side(io::Error),
     #[error(
-        "the backend's record of its cache is damaged ({0}), and the flash does not show which blocks the backend lacks. \
+        "the backend's record of its cache is damaged ({0}), and the flash does not show which blocks the backend \
+         lacks. \
          Give the flash that was used last, or start once with --discard-cache and lose them"
     )]
     DamagedRecord(io::Error),
     #[error(
-        "it holds a cache of layout \"{}\", the configuration has \"{}\"; configure the layout of the cache, or run 'flashwise detach' and 'flashwise attach'",
+        "it holds a cache of layout \"{}\", the configuration has \"{}\"; configure the layout of the cache, or run \
+         'flashwise detach' and 'flashwise attach'",
         found.name(),
         expected.name()
     )]

@@ -409,7 +409,8 @@ fn resume(
         && recovered.dropped_blocks > 0
     {
         notes.push(format!(
-            "{} clean blocks of the cache were dropped, as the backend was being written close to them when the last run ended",
+            "{} clean blocks of the cache were dropped, as the backend was being written close to them when the last \
+             run ended",
             recovered.dropped_blocks
         ));
     }

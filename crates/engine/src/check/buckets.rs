@@ -92,7 +92,10 @@ fn check_write_pointers(zoned: &ZonedFlash, unit_pages: u32, held: &Held) -> Vec
         let found = zoned.written_pages(bucket + 1);
         let is_finished = expected > 0 && found == unit_pages;
         (found != expected && !is_finished).then(|| {
-            format!("Bucket {bucket}: the device's write pointer is at page {found}, what counts there ends at page {expected}.")
+            format!(
+                "Bucket {bucket}: the device's write pointer is at page {found}, what counts there ends at page \
+                {expected}."
+            )
         })
     };
     (0..).zip(&held.scans).filter_map(wrong).collect()

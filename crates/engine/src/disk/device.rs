@@ -85,7 +85,8 @@ pub fn alignment_note(sysfs: &Path) -> Option<String> {
         (offset != 0).then(|| format!("begins {offset} bytes off its disk's blocks (alignment_offset in sysfs)"))
     })?;
     Some(format!(
-        "{begins}, which is no multiple of {ALIGNMENT}: each block spans two blocks of the disk, so writes are slow and may tear. \
+        "{begins}, which is no multiple of {ALIGNMENT}: each block spans two blocks of the disk, so writes are slow \
+         and may tear. \
          A partition that begins at 1 MiB is aligned"
     ))
 }

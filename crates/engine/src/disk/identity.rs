@@ -127,7 +127,8 @@ fn parse(path: &Path, value: &[u8]) -> io::Result<Identity> {
         Err(_) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "{}: extended attribute {ATTRIBUTE} is {:?}, expected a UUID; remove it if no cache belongs to this file",
+                "{}: extended attribute {ATTRIBUTE} is {:?}, expected a UUID; remove it if no cache belongs to this \
+                 file",
                 path.display(),
                 String::from_utf8_lossy(value)
             ),

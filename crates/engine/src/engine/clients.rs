@@ -19,7 +19,8 @@ pub struct Asked {
     pub number: u64,
     /// The time that it waited before it was begun.
     pub waited_us: u64,
-    /// True if it is the engine's own: a repetition of an answered request, or a read of a block that could not be read.
+    /// True if it is the engine's own: a repetition of an answered request, or a read of a block that could not be
+    /// read.
     pub again: bool,
 }
 
@@ -161,8 +162,8 @@ impl Client {
         (self.request, self.done)
     }
 
-    /// Returns the requests to repeat, as if this one had not been begun. Bytes that a later change has overwritten are left out, so that
-    /// the repetition never takes effect after newer content.
+    /// Returns the requests to repeat, as if this one had not been begun. Bytes that a later change has overwritten are
+    /// left out, so that the repetition never takes effect after newer content.
     pub(crate) fn repeat(mut self) -> Vec<(Request, Done)> {
         if self.overwritten.is_empty() {
             return vec![(self.request, self.done)];

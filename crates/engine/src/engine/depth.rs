@@ -84,7 +84,8 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Keeps as many transfers under way as it may, at a backend that serves so many in parallel, each for this time. Returns the number in the end.
+    /// Keeps as many transfers under way as it may, at a backend that serves so many in parallel, each for this time.
+    /// Returns the number in the end.
     fn settles(depth: &mut Depth, parallel: usize, service_us: u64, beside_reads: bool) -> usize {
         let mut free_at = vec![0; parallel];
         let mut ends: Vec<(u64, u64)> = Vec::new();

@@ -101,8 +101,8 @@ pub trait Driver: Performer + Send {
     /// Returns the counts of reads so far.
     fn reads(&self) -> Reads;
 
-    /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for the backend, so steps and memory
-    /// are left for reads of RAM and flash.
+    /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for
+    /// the backend, so steps and memory are left for reads of RAM and flash.
     fn is_full(&self, for_reads: bool) -> bool;
 
     /// Returns the number of unanswered requests.
@@ -121,7 +121,8 @@ pub trait Driver: Performer + Send {
     /// Recovers the cache from the flash, after [it stopped](Self::has_stopped).
     ///
     /// # Errors
-    /// The flash cannot be read, which may pass, or its contents are no cache any more. Then requests fail: until the next attempt, or for good.
+    /// The flash cannot be read, which may pass, or its contents are no cache any more. Then requests fail: until the
+    /// next attempt, or for good.
     fn recover(
         &mut self,
         _flash: &dyn Disk,
@@ -208,8 +209,8 @@ pub trait Driver: Performer + Send {
     /// Takes the answered changes that could not be written to the flash and are only in memory, in order.
     fn take_unwritten(&mut self) -> Vec<Request>;
 
-    /// Returns the content in memory of blocks for which a start would use the flash, in order. The backend may have any content of them before the
-    /// flash is given up.
+    /// Returns the content in memory of blocks for which a start would use the flash, in order. The backend may have
+    /// any content of them before the flash is given up.
     fn unwritten_on_flash(&self) -> Vec<Request> {
         Vec::new()
     }

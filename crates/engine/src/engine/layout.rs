@@ -10,7 +10,8 @@ use crate::export::{Done, Error, Request};
 
 /// A layout of a cache on flash: the way its engine performs steps, and the consequences of their failures.
 ///
-/// The engine holds the unfinished steps, their order, the requests and the transfers. It calls the layout for the rest.
+/// The engine holds the unfinished steps, their order, the requests and the transfers. It calls the layout for the
+/// rest.
 pub trait Layout: Sized {
     /// The cache that plans the steps.
     type Cache: Cache;
@@ -45,7 +46,8 @@ pub trait Layout: Sized {
     /// Handles the end of a transfer, which belongs to one step.
     fn part_completed(engine: &mut Engine<Self>, part: Part, result: Result<(), Error>);
 
-    /// Handles the end of a step, before the steps that wait for it hear of it. Returns the result for these, and for its client.
+    /// Handles the end of a step, before the steps that wait for it hear of it. Returns the result for these, and for
+    /// its client.
     fn ended(
         engine: &mut Engine<Self>,
         id: StepId,
@@ -53,7 +55,8 @@ pub trait Layout: Sized {
         result: Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// Handles the end of a step, after the steps that wait for it have heard of it. Its client, if it has one, has not.
+    /// Handles the end of a step, after the steps that wait for it have heard of it. Its client, if it has one, has
+    /// not.
     fn settled(_engine: &mut Engine<Self>, _running: &Running<Self>, _result: Result<(), Error>) {}
 
     /// Begins what may begin after calls.

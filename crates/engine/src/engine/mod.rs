@@ -1,10 +1,11 @@
 //! The engine: performs the steps that a cache plans, as many at a time as their order allows.
 //!
-//! Steps run out of order, like instructions in a processor. Each waits for the earlier steps that use the same memory, blocks or pages, as its
-//! [layout](Layout) says. The result is that of the steps one by one.
+//! Steps run out of order, like instructions in a processor. Each waits for the earlier steps that use the same memory,
+//! blocks or pages, as its [layout](Layout) says. The result is that of the steps one by one.
 //!
-//! The engine does no I/O and knows no clock. It hands out [`Transfer`]s and is told when they are [done](Engine::completed). The server gives the
-//! transfers to disks, and the crash tests give them to a disk that fails in every way.
+//! The engine does no I/O and knows no clock. It hands out [`Transfer`]s and is told when they are
+//! [done](Engine::completed). The server gives the transfers to disks, and the crash tests give them to a disk that
+//! fails in every way.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -159,7 +160,8 @@ pub struct Output {
     pub answered: Vec<Answered>,
     /// Requests to answer later.
     pub paused: Vec<Paused>,
-    /// Requests that failed with a device, to be answered or repeated; only with [`holds_failed`](Settings::holds_failed).
+    /// Requests that failed with a device, to be answered or repeated; only with
+    /// [`holds_failed`](Settings::holds_failed).
     pub held: Vec<(Request, Done)>,
 }
 

@@ -31,7 +31,8 @@ pub struct Settings {
     pub cache: u64,
     /// The number of immediate retries of a failed transfer.
     pub retries: u8,
-    /// The number of later retries of a read from flash whose data is about to be moved. After the last one it counts as lost.
+    /// The number of later retries of a read from flash whose data is about to be moved. After the last one it counts
+    /// as lost.
     pub patience: u8,
     /// True if requests that fail with a device are [handed back](Output::held) rather than answered.
     pub holds_failed: bool,
@@ -41,7 +42,8 @@ pub struct Settings {
     pub planted: Option<Bug>,
     /// Log: the epoch of its segments.
     pub epoch: u64,
-    /// Log: true if times are those of a clock. Then answers pause as the cache asks, and segments go without late blocks.
+    /// Log: true if times are those of a clock. Then answers pause as the cache asks, and segments go without late
+    /// blocks.
     pub pauses: bool,
     /// Log: true if units are discarded when they are reset.
     pub discard: bool,

@@ -1,7 +1,8 @@
 //! The state of SATA and SAS disks, by `smartctl --json` of smartmontools, where it is installed.
 //!
-//! It knows the attributes of each model that count wear, and reaches disks behind bridges and RAID controllers. Its database is kept by others; the
-//! bare commands of ATA and SCSI (by SG_IO) would need a copy of it. NVMe has one log for all models, which is read without it.
+//! It knows the attributes of each model that count wear, and reaches disks behind bridges and RAID controllers. Its
+//! database is kept by others; the bare commands of ATA and SCSI (by SG_IO) would need a copy of it. NVMe has one log
+//! for all models, which is read without it.
 
 use std::io::Read;
 use std::path::Path;

@@ -94,8 +94,9 @@ fn written_of_health_log(log: &[u8; HEALTH_BYTES]) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Critical warnings are in byte 0, the temperature in kelvin in bytes 1 and 2, and the available spare in byte 3. Byte 5 has the percentage used; 255 is
-/// more than 254. Bytes 128 to 143 have the hours, and bytes 160 to 175 the media and data integrity errors.
+/// Critical warnings are in byte 0, the temperature in kelvin in bytes 1 and 2, and the available spare in byte 3. Byte
+/// 5 has the percentage used; 255 is more than 254. Bytes 128 to 143 have the hours, and bytes 160 to 175 the media and
+/// data integrity errors.
 fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
     let kelvin = u16::from_le_bytes([log[1], log[2]]);
     // 16 bytes each, of which no drive needs more than eight.

@@ -15,8 +15,9 @@ fn record_of(segment: &Segment, slot: u32) -> Option<&LogRecord> {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// The place in memory of the content that a segment under way is to write to a page of the flash. The content may have to come there first.
-    /// None where a client is only answered once that is on flash: if it fails, a later read returns the old content.
+    /// The place in memory of the content that a segment under way is to write to a page of the flash. The content may
+    /// have to come there first. None where a client is only answered once that is on flash: if it fails, a later read
+    /// returns the old content.
     pub(super) fn on_its_way(&self, slot: u32) -> Option<u32> {
         let append = self.order.page_writer(slot)?;
         let Running { step: Step::Append(segment), state: State { undecided: false, .. }, .. } =
@@ -60,8 +61,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.finish(id, Ok(()));
     }
 
-    /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been answered for it. Without
-    /// this a partial write over that content would fail, and the only copy would be lost with it.
+    /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been
+    /// answered for it. Without this a partial write over that content would fail, and the only copy would be lost with
+    /// it.
     pub(super) fn forward(&mut self, failed: &Running<C>) {
         for &(reader, bond) in &failed.dependents {
             if bond != Bond::Needs {

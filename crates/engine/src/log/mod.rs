@@ -180,8 +180,8 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         engine.step_ended(id, running, result)
     }
 
-    /// Begins the reads again whose content was not written, and lets the cache go on after batches ended. Not while a plan is being entered, whose
-    /// steps come before.
+    /// Begins the reads again whose content was not written, and lets the cache go on after batches ended. Not while a
+    /// plan is being entered, whose steps come before.
     fn go_on(engine: &mut Engine<C>) {
         while let Some(client) = engine.layout.read_anew.pop() {
             let (waited_us, asked) = (engine.now_us.saturating_sub(client.started_us), client.asked);
@@ -262,8 +262,8 @@ impl Engine<LogCache> {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Creates the engine of a cache. `checksums` are those of the data in each slot of the flash, `head_records` the records of the unit that is being
-    /// filled.
+    /// Creates the engine of a cache. `checksums` are those of the data in each slot of the flash, `head_records` the
+    /// records of the unit that is being filled.
     pub fn new(cache: C, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine<C> {
         let geometry = cache.geometry();
         assert_eq!(checksums.len(), geometry.pages() as usize);
@@ -316,7 +316,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.places.spare()
     }
 
-    /// Returns the number of unfinished steps that others wait for: without those that write dirty blocks back, which wait for a slow backend.
+    /// Returns the number of unfinished steps that others wait for: without those that write dirty blocks back, which
+    /// wait for a slow backend.
     pub fn running_for_clients(&self) -> usize {
         self.running().saturating_sub(2 * self.order.count_members(BATCHES))
     }
@@ -360,14 +361,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Returns the errors that a step does not report. A flush reports all that none has reported yet. A durable change reports those that come while it
-    /// is in progress, and a flush still has to report them.
+    /// Returns the errors that a step does not report. A flush reports all that none has reported yet. A durable change
+    /// reports those that come while it is in progress, and a flush still has to report them.
     fn errors_before(&self, step: &Step, request: Option<u32>) -> Errors {
         let is_flush = matches!(step, Step::AwaitFlushes) && self.is_flush(request);
         if is_flush { self.layout.errors_reported } else { self.layout.errors }
     }
 
-    /// `client`: the unanswered request that the step belongs to. `undecided`: that is a write whose answer is not known yet.
+    /// `client`: the unanswered request that the step belongs to. `undecided`: that is a write whose answer is not
+    /// known yet.
     fn enqueue(&mut self, step: Step, client: Option<u32>, undecided: bool) {
         let request = client.filter(|_| step.is_awaited());
         let errors_before = self.errors_before(&step, request);

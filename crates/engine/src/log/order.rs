@@ -8,7 +8,8 @@ use flashwise_core::step::Step;
 use super::{Engine, Running};
 use crate::engine::Bug;
 
-/// Gives each use of a step. The content of a read with a `source` comes from that place in memory, and not from the flash.
+/// Gives each use of a step. The content of a read with a `source` comes from that place in memory, and not from the
+/// flash.
 fn for_each_use(step: &Step, source: Option<u32>, geometry: Geometry, mut each: impl FnMut(Use, Bond)) {
     step.uses(geometry, |used, bond| match (used, source) {
         (Use::AfterPages(_), Some(place)) => each(Use::ReadMemory(place), Bond::Needs),
@@ -17,8 +18,8 @@ fn for_each_use(step: &Step, source: Option<u32>, geometry: Geometry, mut each: 
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block. Until it succeeds, no
-    /// client may see its content: a later read could return the old content.
+    /// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block.
+    /// Until it succeeds, no client may see its content: a later read could return the old content.
     pub(super) fn undecided(&self, block: u32) -> Option<StepId> {
         let writer = self.order.blocks().writer(block)?;
         let step = &self.peek(writer).step;

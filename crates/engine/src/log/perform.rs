@@ -15,7 +15,8 @@ use crate::export::Error;
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of steps.
+    /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of
+    /// steps.
     #[inline]
     pub(super) fn try_at_once(&mut self, step: &Step, client: Option<u32>) -> bool {
         let Some(client) = client else { return false };
@@ -36,7 +37,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.undecided(block).is_some()
     }
 
-    /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache knows.
+    /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache
+    /// knows.
     fn move_bytes(&mut self, step: &Step, request: Option<u32>) -> bool {
         let moved = self.try_to_move(step, request);
         if !moved {
@@ -412,7 +414,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // Of what waits to be written again, clients have heard.
                 let was_kept = self.layout.unwritten.contains_key(&block) && self.cache.is_kept(block);
                 self.tell_failed(step, missing);
-                // What a client was told has failed is as good as what was answered before it, if that is lost; what is written back may be older.
+                // What a client was told has failed is as good as what was answered before it, if that is lost; what is
+                // written back may be older.
                 if !missing && batch.is_none() && self.last_writer(block).is_none() {
                     self.keep(block, self.layout.memory.page(frame.number).to_vec());
                 }

@@ -4,8 +4,8 @@
 //! wait for a slow one that happened to have the same frame before. So a frame that gets new content while steps use
 //! the old one moves to a spare place, if there is one. The old place becomes spare once those steps end.
 //!
-//! Source: register renaming, Tomasulo: An efficient algorithm for exploiting multiple arithmetic units. IBM Journal of Research and
-//! Development, 1967.
+//! Source: register renaming, Tomasulo: An efficient algorithm for exploiting multiple arithmetic units. IBM Journal of
+//! Research and Development, 1967.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;

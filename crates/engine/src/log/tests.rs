@@ -141,8 +141,8 @@ fn contents(block: u64, count: u64) -> Vec<u8> {
     (block..block + count).flat_map(content).collect()
 }
 
-/// A hundred clients read 8 blocks each that the backend has, while others are read from flash many times more often than there are
-/// frames.
+/// A hundred clients read 8 blocks each that the backend has, while others are read from flash many times more often
+/// than there are frames.
 #[test]
 fn while_the_backend_is_slow_hits_do_not_wait_and_each_miss_is_one_transfer() {
     let mut world = World::new(1024);
@@ -169,8 +169,8 @@ fn while_the_backend_is_slow_hits_do_not_wait_and_each_miss_is_one_transfer() {
     world.engine.cache().check();
 }
 
-/// Twice what there are frames for: the rest waits, and gets its turn. The second time, blocks are read that segments under way hold, whose memory
-/// is to hold others next.
+/// Twice what there are frames for: the rest waits, and gets its turn. The second time, blocks are read that segments
+/// under way hold, whose memory is to hold others next.
 #[test]
 fn without_spare_frames_reads_wait_and_return_what_they_should() {
     for spare_frames in [0, 1, 500] {

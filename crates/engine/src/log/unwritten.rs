@@ -25,7 +25,8 @@ pub(super) type Unwritten = BTreeMap<u32, Kept>;
 #[derive(Debug)]
 pub(super) struct Kept {
     data: Vec<u8>,
-    /// Clients' changes of all of it that are under way and came later: it is not written meanwhile, and stays where they fail.
+    /// Clients' changes of all of it that are under way and came later: it is not written meanwhile, and stays where
+    /// they fail.
     changes: u32,
     /// Counts what was kept so far.
     number: u64,
@@ -106,7 +107,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let has_room = self.layout.unwritten.len() < UNWRITTEN_MAX || self.layout.unwritten.contains_key(&block);
         if has_room && self.cache.is_lost(block) {
             self.layout.kept += 1;
-            // A change that is under way is not newer than this: what is newer would take the place of this before it is kept.
+            // A change that is under way is not newer than this: what is newer would take the place of this before it
+            // is kept.
             self.layout.unwritten.insert(block, Kept { data, changes: 0, number: self.layout.kept });
             self.cache.keep(block);
         }
@@ -118,7 +120,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         std::mem::take(&mut self.layout.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
     }
 
-    /// Takes over blocks that are lost, from an engine that could not write them, to write them again. Those without content stay lost.
+    /// Takes over blocks that are lost, from an engine that could not write them, to write them again. Those without
+    /// content stay lost.
     pub fn take_over_unwritten(&mut self, blocks: BTreeMap<u64, Option<Box<Page>>>) {
         let with_content = blocks.into_iter().filter_map(|(block, content)| Some((block as u32, content?)));
         with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
@@ -172,7 +175,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.unwritten.keys().filter(|block| self.cache.is_kept(**block)).count()
     }
 
-    /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is asked for all.
+    /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is
+    /// asked for all.
     pub(super) fn pieces_elsewhere(&mut self, number: u32) -> Option<Vec<cache::Request>> {
         if self.layout.unwritten.is_empty() || self.clients.get(number).request.operation != Operation::Read {
             return None;

@@ -258,7 +258,8 @@ impl Shared {
             at += count;
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, count as u64 * CHUNK_BYTES);
             if let Err(error) = self.ask(Operation::Trim, offset, length, Vec::new()) {
-                tracing::debug!(event = "trim-failed", pool = self.name, %error, offset, length, "freed chunks cannot be trimmed");
+                tracing::debug!(event = "trim-failed", pool = self.name, %error, offset, length, "freed chunks cannot \
+                    be trimmed");
                 let one =
                     |chunk: &u32| self.ask(Operation::Trim, u64::from(*chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new());
                 let alone = (first..first + count as u32).filter(|chunk| count == 1 || one(chunk).is_err());
@@ -339,7 +340,8 @@ impl Shared {
         match is_any {
             false => Ok(()),
             true => {
-                let what = "what was answered is not durable: blocks wait in memory for a place, or are lost until they are written anew";
+                let what = "what was answered is not durable: blocks wait in memory for a place, or are lost until \
+                    they are written anew";
                 Err(self.cache_failed(what.to_owned()))
             }
         }

@@ -43,12 +43,14 @@ pub enum PoolError {
     #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
     TakenOut { path: String, pool: String },
     #[error(
-        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk, or was started without them. \
+        "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk, or was started without \
+         them. \
          Give its newest copy, or leave it out and set degraded = true"
     )]
     Diverged { path: String, pool: String },
     #[error(
-        "pool '{pool}': {error}; if the disk is gone, set degraded = true to start without it; requests for its data then fail"
+        "pool '{pool}': {error}; if the disk is gone, set degraded = true to start without it; requests for its data \
+         then fail"
     )]
     Gone { pool: String, error: io::Error },
     #[error("pool '{pool}': no disk has a complete map, so its data cannot be found")]
@@ -63,7 +65,8 @@ pub enum PoolError {
     #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
     TooSmall { path: String, found: u64 },
     #[error(
-        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', and not only dots"
+        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', and not \
+         only dots"
     )]
     Name { name: String },
     #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
@@ -81,14 +84,16 @@ pub enum PoolError {
     #[error("pool '{pool}': its cache has failed: {what}")]
     CacheFailed { pool: String, what: String },
     #[error(
-        "pool '{pool}': {what}, but that is not durable: unless the pool can be written before, it is as it was after a restart; {error}"
+        "pool '{pool}': {what}, but that is not durable: unless the pool can be written before, it is as it was after \
+         a restart; {error}"
     )]
     NotDurable { pool: String, what: String, error: Arc<PoolError> },
     #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
     NoSpace { pool: String, wanted: u64, free: u64 },
     #[error(
         "{path}: {what}{}",
-        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe (--wipe)" } else { "" }
+        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe \
+            (--wipe)" } else { "" }
     )]
     NotFree { path: String, what: String, can_be_wiped: bool },
     #[error("pool '{pool}': {what}")]

@@ -119,7 +119,8 @@ impl Pool {
         let used_bytes = u64::from(used) * CHUNK_BYTES;
         if used_bytes > 0 && state.metadata.missing().contains(&id) {
             return Err(self.refuse(format!(
-                "disk {id}, {}, is missing and has {used_bytes} bytes that are only there; to go on without them, give it up by its path",
+                "disk {id}, {}, is missing and has {used_bytes} bytes that are only there; to go on without them, give \
+                 it up by its path",
                 member.path
             )));
         }
@@ -196,7 +197,8 @@ impl Shared {
         if let Some(leaving) = self.state().leaving.get_mut(&id)
             && leaving.failed.as_ref() != Some(&said)
         {
-            tracing::warn!(event = "disk-not-emptied", pool = self.name, disk = id, %error, "the disk is not emptied for now");
+            tracing::warn!(event = "disk-not-emptied", pool = self.name, disk = id, %error, "the disk is not emptied \
+                for now");
             leaving.failed = Some(said);
         }
         // The old places of chunks already moved become free with this.

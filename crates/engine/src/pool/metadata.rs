@@ -411,7 +411,8 @@ impl Metadata {
                 Ok(()) => written += 1,
                 Err(error) => {
                     let disk = present.disk.description();
-                    tracing::error!(event = "map-not-written", pool = self.name, disk, %error, "the map was not written");
+                    tracing::error!(event = "map-not-written", pool = self.name, disk, %error, "the map was not \
+                        written");
                     failed.push(at);
                     last = Some(error);
                 }
@@ -439,7 +440,8 @@ impl Metadata {
                 Ok(()) => written += 1,
                 Err(error) => {
                     let disk = present.disk.description();
-                    tracing::error!(event = "label-not-written", pool = self.name, disk, %error, "the label was not written");
+                    tracing::error!(event = "label-not-written", pool = self.name, disk, %error, "the label was not \
+                        written");
                     present.stale = true;
                     failed = Some(at(&*present.disk, error));
                 }

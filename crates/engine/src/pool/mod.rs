@@ -463,7 +463,8 @@ impl Pool {
     pub fn detach(&self) -> Result<usize, VolumeError> {
         let lost = self.volume().detach()?;
         if let Err(error) = self.commit_all() {
-            tracing::warn!(event = "chunks-not-free", pool = self.name(), %error, "the flash is detached; some chunks become free at the next flush that succeeds");
+            tracing::warn!(event = "chunks-not-free", pool = self.name(), %error, "the flash is detached; some chunks \
+                become free at the next flush that succeeds");
         }
         Ok(lost)
     }

@@ -50,7 +50,8 @@ impl Pool {
         if taken.saturating_add(bytes) > room {
             let [bytes, room, taken] = [bytes, room, taken].map(ByteSize::new);
             let what = format!(
-                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, because {taken} are kept for others"
+                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, because {taken} are \
+                 kept for others"
             );
             return Err(self.refuse(what));
         }

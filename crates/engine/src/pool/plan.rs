@@ -265,7 +265,8 @@ impl Pool {
             if disk.thick && taken > lost {
                 let bytes = human::bytes((taken - lost) as f64 * CHUNK_BYTES as f64);
                 does.push(format!(
-                    "{bytes} of {name}, which is thick, were not written yet: they lose their reserved space, and take it as they \
+                    "{bytes} of {name}, which is thick, were not written yet: they lose their reserved space, and take \
+                     it as they \
                      are written."
                 ));
             }

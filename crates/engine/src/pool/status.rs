@@ -419,7 +419,10 @@ fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<S
     let waiting = pool.logical_disks.iter().filter(|disk| disk.unwritten_blocks > 0);
     let waiting = waiting.map(|disk| {
         let (blocks, of) = (disk.unwritten_blocks, &disk.name);
-        format!("{blocks} blocks of {of} that were answered wait in memory, as {refusing} does not take them: its flushes fail")
+        format!(
+            "{blocks} blocks of {of} that were answered wait in memory, as {refusing} does not take them: its \
+            flushes fail"
+        )
     });
     let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
     let full = percent >= WARN_PERCENT;

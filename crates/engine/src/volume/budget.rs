@@ -22,7 +22,8 @@ pub(super) fn open_account(config: &VolumeConfig, attachment: &Attachment, notes
     account
 }
 
-/// A device is known by its serial number or UUID, so that its account outlives the cache. A file is known by its cache.
+/// A device is known by its serial number or UUID, so that its account outlives the cache. A file is known by its
+/// cache.
 fn path_of(config: &VolumeConfig, attachment: &Attachment) -> Option<PathBuf> {
     let id = device_id(&config.flash).unwrap_or(attachment.superblock().cache);
     let name = format!("flash-writes-{}.json", Uuid::from_bytes(id));
@@ -49,8 +50,8 @@ impl Volume {
         Some(inner.account.as_ref()?.status(bytes_per_day))
     }
 
-    /// Brings the account of the flash up to date, and with it the budget of the admission rule. The cache may write the smaller rest: of today, or of
-    /// the life of the flash.
+    /// Brings the account of the flash up to date, and with it the budget of the admission rule. The cache may write
+    /// the smaller rest: of today, or of the life of the flash.
     pub(super) fn keep_account(&self) {
         let now = time::unix_seconds();
         let mut inner = self.lock();
@@ -78,7 +79,8 @@ impl Volume {
         let has_budget = self.budget_bytes_per_day(inner).is_some();
         let Some(account) = inner.account.as_mut().filter(|_| has_budget) else { return };
         if let Err(error) = account.save(now_seconds) {
-            tracing::warn!(event = "write-count-not-saved", volume = self.config.name, %error, "the count of flash writes could not be saved");
+            tracing::warn!(event = "write-count-not-saved", volume = self.config.name, %error, "the count of flash \
+                writes could not be saved");
         }
     }
 

@@ -39,11 +39,13 @@ const IDLE: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Volume {
-    /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash. Where that
-    /// fails, the volume goes on with its flash, unless what the flash holds counts no more already.
+    /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on
+    /// without flash. Where that fails, the volume goes on with its flash, unless what the flash holds counts no more
+    /// already.
     ///
-    /// A flash that failed is given up once the backend has all that was flushed. What was answered since, and is nowhere any more, is lost from
-    /// then on: it cannot be read and no flush succeeds until it is written anew. Returns how many blocks these are.
+    /// A flash that failed is given up once the backend has all that was flushed. What was answered since, and is
+    /// nowhere any more, is lost from then on: it cannot be read and no flush succeeds until it is written anew.
+    /// Returns how many blocks these are.
     pub fn detach(&self) -> Result<usize, VolumeError> {
         let volume = &self.config.name;
         self.detach_into(VolumeState::Detached).inspect_err(
@@ -75,8 +77,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else requests that
-    /// failed are answered so, until an operator detaches it.
+    /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else
+    /// requests that failed are answered so, until an operator detaches it.
     pub(super) fn go_on_without_flash(&self) {
         {
             let mut inner = self.lock();
@@ -112,13 +114,15 @@ impl Volume {
                         event = "without-flash",
                         volume,
                         lost_blocks = lost,
-                        "the flash failed with unflushed blocks, and the volume continues without it; until they are rewritten, they cannot be \
+                        "the flash failed with unflushed blocks, and the volume continues without it; until they are \
+                         rewritten, they cannot be \
                          read and no flush succeeds"
                     ),
                 };
             }
             Some(Err(error)) => {
-                tracing::error!(event = "flash-failed", volume, %error, "the flash failed, and the volume cannot continue without it");
+                tracing::error!(event = "flash-failed", volume, %error, "the flash failed, and the volume cannot \
+                    continue without it");
             }
             None => tracing::error!(
                 event = "flash-failed",
@@ -151,7 +155,8 @@ impl Volume {
             inner.state = VolumeState::Detaching;
             inner.remaining = None;
             inner.remark = None;
-            // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out whether that works.
+            // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out
+            // whether that works.
             drop(inner);
             drop(self.begin_flush());
             inner = self.lock();
@@ -174,8 +179,8 @@ impl Volume {
         result
     }
 
-    /// Waits while the cleaner of a log writes back what is dirty, as long as it gets on: clients go on meanwhile, and little is left to be
-    /// written back while they wait.
+    /// Waits while the cleaner of a log writes back what is dirty, as long as it gets on: clients go on meanwhile, and
+    /// little is left to be written back while they wait.
     fn write_most_back(&self) {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
@@ -204,7 +209,8 @@ impl Volume {
         }
     }
 
-    /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no more before that.
+    /// Writes everything back until nothing is only on flash, and gives that up; `marked` is set where it counts no
+    /// more before that.
     fn write_all_back(&self, state: VolumeState, marked: &mut bool) -> Result<(), VolumeError> {
         let (mut attempts_left, mut fewest) = (ATTEMPTS, u64::MAX);
         loop {
@@ -299,7 +305,8 @@ impl Volume {
         inner.engine = Box::new(engine);
         inner.state = state;
         if let Err(error) = self.flash.let_go() {
-            tracing::warn!(event = "flash-still-open", volume = self.config.name, %error, "the flash stays open until the server ends");
+            tracing::warn!(event = "flash-still-open", volume = self.config.name, %error, "the flash stays open until \
+                the server ends");
         }
         let held = std::mem::take(&mut inner.held);
         let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
@@ -321,8 +328,8 @@ impl Volume {
         Ok(rests)
     }
 
-    /// Writes changes that only memory has to the backend, durably. Returns the blocks that the backend refuses, with their content; none
-    /// of a block that is changed in part and whose rest is not among `rests` and cannot be read.
+    /// Writes changes that only memory has to the backend, durably. Returns the blocks that the backend refuses, with
+    /// their content; none of a block that is changed in part and whose rest is not among `rests` and cannot be read.
     fn write_unwritten(
         &self,
         changes: Vec<Request>,
@@ -369,8 +376,9 @@ impl Volume {
         Ok(Box::new(*memory.page(0)))
     }
 
-    /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last. Those that wait in memory
-    /// are written back first: until the flash is given up, what it says of them counts after a crash.
+    /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last.
+    /// Those that wait in memory are written back first: until the flash is given up, what it says of them counts after
+    /// a crash.
     fn check_flash_knows_none(&self, cache: &dyn Driver) -> Result<(), VolumeError> {
         let (volume, lost) = (self.config.whose(), cache.lost_on_flash());
         match (lost, cache.has_flash_failed()) {
@@ -409,8 +417,8 @@ fn is_whole(change: &Request, block: u64) -> bool {
     change.offset <= block * BLOCK && (block + 1) * BLOCK <= change.offset + change.length
 }
 
-/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone. `detached`: whether it had one, whose
-/// backend is to be whole by itself, so that what is written goes there at once.
+/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone. `detached`:
+/// whether it had one, whose backend is to be whole by itself, so that what is written goes there at once.
 pub(super) fn engine_without_flash(
     config: &VolumeConfig,
     geometry: Geometry,

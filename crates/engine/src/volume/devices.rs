@@ -37,8 +37,8 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
     Ok(Arc::new(disk))
 }
 
-/// Refuses a backend that the machine uses, and one that never was a backend and is a part of a pool or a cache: what clients write would be the end
-/// of those.
+/// Refuses a backend that the machine uses, and one that never was a backend and is a part of a pool or a cache: what
+/// clients write would be the end of those.
 pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
     let info = look_at(config, "backend", &config.backend)?;
     let is_known = match side.read() {
@@ -55,12 +55,14 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
         _ => return Ok(()),
     };
     let what = format!(
-        "{what}; give another, or wipe it if what it holds is not needed; if it is a backend whose clients wrote that, say so by backend-id"
+        "{what}; give another, or wipe it if what it holds is not needed; if it is a backend whose clients wrote that, \
+         say so by backend-id"
     );
     Err(taken(config, "backend", &config.backend, what))
 }
 
-/// Refuses a flash without a cache that the machine uses, or that holds something: most formats leave the first pages blank.
+/// Refuses a flash without a cache that the machine uses, or that holds something: most formats leave the first pages
+/// blank.
 fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
     let info = look_at(config, "flash", &config.flash)?;
     let Some(signature) = info.signatures.first() else { return Ok(()) };

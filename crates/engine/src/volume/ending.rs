@@ -33,8 +33,8 @@ impl Volume {
         receiver
     }
 
-    /// The last flush; none where it waits for a flash that cannot be read, which may be for long: what a start finds then is what it would find after a
-    /// crash.
+    /// The last flush; none where it waits for a flash that cannot be read, which may be for long: what a start finds
+    /// then is what it would find after a crash.
     fn last_flush(&self) -> Option<Result<(), Error>> {
         let receiver = self.begin_flush();
         let started = time::now();

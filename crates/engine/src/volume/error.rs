@@ -32,13 +32,15 @@ pub enum VolumeError {
     FlashTooSmall { volume: Whose, path: String, found: u64, expected: u64, unit: u64 },
     #[error(
         "{volume}: the flash '{path}' holds something that is not a cache; if it is one whose first pages are damaged, \
-         'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
+         'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 \
+         bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
     )]
     Foreign { volume: Whose, path: String },
     #[error("{volume}: the {role} '{path}': {what}")]
     Taken { volume: Whose, role: &'static str, path: String, what: String },
     #[error(
-        "{volume}: the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: {what}); \
+        "{volume}: the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: \
+         {what}); \
          give its own backend, or wipe the flash if what it holds is not needed"
     )]
     OtherBackend { volume: Whose, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
@@ -49,20 +51,24 @@ pub enum VolumeError {
     )]
     Refused { volume: Whose, path: String, refusal: Refusal },
     #[error(
-        "{volume}: it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was not written \
-         back; give the flash with that cache, and detach it before it is left out; or start without what is only there, which is then \
+        "{volume}: it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was \
+         not written \
+         back; give the flash with that cache, and detach it before it is left out; or start without what is only \
+         there, which is then \
          lost, by --discard-cache {}",
         .volume.name
     )]
     FlashLeftOut { volume: Whose, expected: Uuid },
     #[error(
-        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {name} --config FILE' writes that back; \
+        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {name} --config \
+         FILE' writes that back; \
          else have it read again, or start without what is only there, which is then lost, by --discard-cache {name}",
         name = .volume.name
     )]
     DeadFlash { volume: Whose, error: Box<VolumeError> },
     #[error(
-        "{volume}: the backend's record of its cache is damaged, and trying again cannot mend it ({error}); run 'flashwise detach' with backend and \
+        "{volume}: the backend's record of its cache is damaged, and trying again cannot mend it ({error}); run \
+         'flashwise detach' with backend and \
          flash, which writes back the dirty blocks and a new record, or lose them by --discard-cache {}",
         .volume.name
     )]
@@ -75,7 +81,8 @@ pub enum VolumeError {
     )]
     Geometry { volume: Whose, path: String, what: &'static str, found: String, expected: String },
     #[error(
-        "{volume}: the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut short; make it as \
+        "{volume}: the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut \
+         short; make it as \
          large as it was"
     )]
     CutShort { volume: Whose, backend: String, found: u64, expected: u64 },
@@ -84,13 +91,15 @@ pub enum VolumeError {
     #[error("{volume}: flash '{path}': {error}")]
     Layout { volume: Whose, path: String, error: crate::attach::AttachError },
     #[error(
-        "{volume}: the log on flash '{path}' has no free erase unit; run 'flashwise detach' and 'flashwise attach', and start again"
+        "{volume}: the log on flash '{path}' has no free erase unit; run 'flashwise detach' and 'flashwise attach', \
+         and start again"
     )]
     LogFull { volume: Whose, path: String },
     #[error("{volume}: {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data")]
     Lost { volume: Whose, lost: usize },
     #[error(
-        "{volume}: {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the server and run \
+        "{volume}: {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the \
+         server and run \
          'flashwise detach' with backend and flash"
     )]
     LostWithFlash { volume: Whose, lost: usize },

@@ -15,8 +15,8 @@ const MENDED_MAX: u32 = 16;
 const MENDING_MAX: Duration = Duration::from_secs(20);
 
 impl Volume {
-    /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered begin anew. Where that
-    /// comes to nothing again and again, or the flash cannot be read, they fail.
+    /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered
+    /// begin anew. Where that comes to nothing again and again, or the flash cannot be read, they fail.
     pub(super) fn mend(&self) {
         if !self.lock().engine.has_stopped() {
             return;
@@ -37,10 +37,12 @@ impl Volume {
                     Ok(()) => {}
                     Err(FlashError::Io(_)) if waited => {}
                     Err(FlashError::Io(error)) => {
-                        tracing::error!(event = "flash-unreadable", volume, %error, "the flash cannot be read: every request fails until it can");
+                        tracing::error!(event = "flash-unreadable", volume, %error, "the flash cannot be read: every \
+                            request fails until it can");
                     }
                     Err(error) => {
-                        tracing::error!(event = "cache-not-found", volume, %error, "the cache is not found again: every request fails until a restart");
+                        tracing::error!(event = "cache-not-found", volume, %error, "the cache is not found again: \
+                            every request fails until a restart");
                     }
                 }
             }

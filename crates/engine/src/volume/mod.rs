@@ -79,7 +79,8 @@ use self::requests::Waiting;
 use self::write_account::WriteAccount;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
+/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being
+/// admitted.
 pub(crate) const SPARE_FRAMES: u32 = 2048;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 pub(crate) const READ_PATIENCE: u8 = 5;
@@ -87,7 +88,8 @@ pub(crate) const READ_PATIENCE: u8 = 5;
 pub(crate) const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait for an answer.
+/// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait
+/// for an answer.
 const UNREAD_MAX: Duration = Duration::from_secs(20);
 /// Blocks that are asked about under one lock when extents are told.
 const EXTENT_BLOCKS: u64 = 65_536;
@@ -224,7 +226,8 @@ impl Volume {
         let completed: Completed = Box::new(move |batch: &mut Vec<Completion>| {
             let Some(volume) = weak.upgrade() else { return };
             volume.completed(batch);
-            // The end of a volume waits for its transfers, which use its memory. This thread ends transfers, so it cannot wait for them.
+            // The end of a volume waits for its transfers, which use its memory. This thread ends transfers, so it
+            // cannot wait for them.
             if let Some(volume) = Arc::into_inner(volume) {
                 let _ = vital::spawn("end of volume", move || drop(volume));
             }
@@ -252,7 +255,8 @@ impl Volume {
         vital::lock(&self.inner)
     }
 
-    /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none from now on.
+    /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none
+    /// from now on.
     pub(crate) fn leave_lost(&self) {
         self.lock().engine.log_mut().into_iter().for_each(LogCache::leave_lost);
     }
@@ -262,7 +266,8 @@ impl Volume {
         self.lock().engine.failed_flushes()
     }
 
-    /// The blocks whose newest content is in memory alone or nowhere any more, with no flash that says so, whatever was flushed.
+    /// The blocks whose newest content is in memory alone or nowhere any more, with no flash that says so, whatever was
+    /// flushed.
     pub(crate) fn not_durable_blocks(&self) -> Vec<u64> {
         let lost = self.lock().engine.log().map(LogCache::not_durable_blocks);
         lost.unwrap_or_default().into_iter().map(u64::from).collect()
@@ -286,7 +291,8 @@ impl Volume {
         inner.engine.log().map_or(0, |cache| u64::from(cache.config().read_buffer_blocks) * BLOCK)
     }
 
-    /// Keeps this many bytes of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    /// Keeps this many bytes of the read buffer for a pin, of what its requests read; whether there is room for that
+    /// besides the other pins.
     pub fn pin_ram(&self, pin: u8, bytes: u64) -> bool {
         let mut inner = self.lock();
         inner.engine.log_mut().is_some_and(|cache| cache.pin_ram(pin, (bytes / BLOCK) as usize))
@@ -373,7 +379,8 @@ impl Volume {
         self.attachment.lock().as_mut().map_or(Ok(()), work)
     }
 
-    /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
+    /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in
+    /// which it does.
     pub fn allow_dirty(&self) -> Result<(), VolumeError> {
         if self.lock().state.is_without_flash() {
             return Ok(());
@@ -406,11 +413,13 @@ impl Volume {
             && found > self.size()
             && let Err(error) = self.resize(found)
         {
-            tracing::warn!(event = "resize-failed", volume = self.config.name, %error, "the volume does not grow with its backend");
+            tracing::warn!(event = "resize-failed", volume = self.config.name, %error, "the volume does not grow with \
+                its backend");
         }
     }
 
-    /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export anew.
+    /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export
+    /// anew.
     pub fn resize(&self, size_bytes: u64) -> Result<u64, VolumeError> {
         let found =
             self.backend.refresh_size().map_err(|error| VolumeError::Backend { volume: self.config.whose(), error })?;
@@ -463,7 +472,8 @@ impl Export for Volume {
 
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {
         let length = length.min(EXTENT_BLOCKS * BLOCK);
-        // First what is newer than the backend: what is written back meanwhile is then on the backend when that is asked.
+        // First what is newer than the backend: what is written back meanwhile is then on the backend when that is
+        // asked.
         let newer: Vec<u64> = {
             let inner = self.lock();
             (offset / BLOCK..(offset + length).div_ceil(BLOCK))
@@ -510,7 +520,8 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
         if let Some(end) = pause
             && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, end))
         {
-            tracing::warn!(event = "superblock-not-written", volume = volume.config.name, %error, "the superblock could not be written");
+            tracing::warn!(event = "superblock-not-written", volume = volume.config.name, %error, "the superblock \
+                could not be written");
         }
         if let Some(what_if) = &volume.what_if {
             what_if.catch_up();

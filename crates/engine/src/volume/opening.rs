@@ -113,9 +113,10 @@ impl Volume {
         Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
     }
 
-    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none. Where it names one that
-    /// cannot be read or written, the volume opens in state `without-flash` if nothing can be missed that is on it, or an operator has given that up.
-    /// Where an operator has detached the cache, the volume opens in state `detached`, and the flash is not touched.
+    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
+    /// Where it names one that cannot be read or written, the volume opens in state `without-flash` if nothing can be
+    /// missed that is on it, or an operator has given that up. Where an operator has detached the cache, the volume
+    /// opens in state `detached`, and the flash is not touched.
     pub fn open_on(
         config: VolumeConfig,
         storage: Storage,

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The rate is that of at least so long, and at most twice as long. The first of these periods does not count: blocks of the oldest units, which
-/// are often neighbours, go fast.
+/// The rate is that of at least so long, and at most twice as long. The first of these periods does not count: blocks
+/// of the oldest units, which are often neighbours, go fast.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Blocks that the backend lacked at a time.

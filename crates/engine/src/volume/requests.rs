@@ -1,4 +1,5 @@
-//! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without it.
+//! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without
+//! it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -57,12 +58,14 @@ impl Volume {
         self.start_request(Waiting { part, ..Waiting::new(request, done) }, may_wait)
     }
 
-    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
+    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without
+    /// another thread.
     pub(super) fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
         self.dispatch_by(inner, false);
     }
 
-    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns whether it did.
+    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns
+    /// whether it did.
     fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
         let (mut output, mut done) = LISTS.take();
         let mut waited = false;
@@ -203,8 +206,8 @@ impl Volume {
             (waiting.done)(Err(Error::ShuttingDown));
             return false;
         }
-        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
-        // those that change what it reads.
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
+        // It does not pass those that change what it reads.
         let is_read = request.operation == Operation::Read;
         let behind = match is_read {
             true => inner.waiting.iter().any(|other| other.request.changes_part_of(request)),

@@ -104,7 +104,10 @@ fn remarks(inner: &Inner) -> Vec<String> {
     let waiting = inner.engine.unwritten_blocks();
     let refuses = if inner.engine.has_flash_failed() { "flash" } else { "backend" };
     let waiting = (waiting > 0).then(|| {
-        format!("{refuses}: {waiting} blocks that were answered have found no place yet: they wait in memory, and are lost if the server ends before")
+        format!(
+            "{refuses}: {waiting} blocks that were answered have found no place yet: they wait in memory, and are \
+            lost if the server ends before"
+        )
     });
     waiting.into_iter().chain(inner.engine.remarks()).collect()
 }

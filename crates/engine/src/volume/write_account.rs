@@ -1,7 +1,7 @@
 //! The account of what a flash was written with, per day and over its life, and of what the budget allowed.
 //!
-//! A drive with a counter of its own counts what others write to it too, such as another partition's file system. The account has the larger of
-//! both counts: the counter of a drive may lag behind.
+//! A drive with a counter of its own counts what others write to it too, such as another partition's file system. The
+//! account has the larger of both counts: the counter of a drive may lag behind.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ struct Record {
     at_seconds: f64,
     /// Bytes that this cache wrote since the account began.
     own_bytes: u64,
-    /// Bytes that all hosts wrote since then, by the counter of the drive; those of this cache before the first look at that counter.
+    /// Bytes that all hosts wrote since then, by the counter of the drive; those of this cache before the first look at
+    /// that counter.
     drive_bytes: u64,
     /// The counter of the drive at the last look; none if it has none.
     counter_bytes: Option<u64>,
@@ -87,8 +88,8 @@ impl WriteAccount {
         now_seconds >= self.due_seconds
     }
 
-    /// Brings the account up to date. `own_bytes` is the cache's count since it was opened, and `bytes_per_day` the budget. `counter_bytes` is the
-    /// drive's count, if it was read.
+    /// Brings the account up to date. `own_bytes` is the cache's count since it was opened, and `bytes_per_day` the
+    /// budget. `counter_bytes` is the drive's count, if it was read.
     pub fn update(&mut self, own_bytes: u64, counter_bytes: Option<u64>, bytes_per_day: f64, now_seconds: f64) {
         let record = &mut self.record;
         let before = record.written_bytes();
@@ -113,14 +114,15 @@ impl WriteAccount {
         record.today_bytes += written;
     }
 
-    /// Takes the present rest as credit for the cache, whose budget begins with nothing. Returns 0 from the second time on.
+    /// Takes the present rest as credit for the cache, whose budget begins with nothing. Returns 0 from the second time
+    /// on.
     pub fn take_credit(&mut self, bytes_per_day: f64) -> f64 {
         let is_taken = std::mem::replace(&mut self.credit_is_taken, true);
         if is_taken { 0.0 } else { self.left_bytes(bytes_per_day) }
     }
 
-    /// Returns the rest of the bytes that budgets have allowed since the account began, at most a day of `bytes_per_day`. It is negative if more
-    /// was written than allowed.
+    /// Returns the rest of the bytes that budgets have allowed since the account began, at most a day of
+    /// `bytes_per_day`. It is negative if more was written than allowed.
     pub fn left_bytes(&self, bytes_per_day: f64) -> f64 {
         (self.record.allowed_bytes - self.record.written_bytes() as f64).min(bytes_per_day)
     }
@@ -186,8 +188,8 @@ mod tests {
     /// The beginning of a day.
     const START: f64 = 20_000.0 * DAY_SECONDS;
 
-    /// The budget is 1 MB per second. By hand: after 100 s, this cache has written 60 MB and others 30 MB, and the drive counts 90 MB. After 200 s,
-    /// this cache has written 150 MB; the drive counts 150 MB too, and lags behind.
+    /// The budget is 1 MB per second. By hand: after 100 s, this cache has written 60 MB and others 30 MB, and the
+    /// drive counts 90 MB. After 200 s, this cache has written 150 MB; the drive counts 150 MB too, and lags behind.
     #[test]
     fn the_drive_counts_what_others_write_and_may_lag_behind() {
         let (mut account, error) = WriteAccount::open(None, START);

@@ -39,7 +39,8 @@ pub fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, Volu
             let share = (1e3 * f64::from(found) / f64::from(found + cache.read_queue)).round() / 1e3;
             let share = Share::new(share).unwrap_or_default();
             opened.notes.push(format!(
-                "{} {}: its write queue has {found} buckets, {share} of them, where write-queue asks for {asked}: {zones} zones of its flash can be \
+                "{} {}: its write queue has {found} buckets, {share} of them, where write-queue asks for {asked}: \
+                 {zones} zones of its flash can be \
                  open together",
                 config.whose().kind(),
                 config.name
@@ -146,7 +147,8 @@ impl Driver for Engine {
         }
         if lossy > 0 {
             remarks.push(format!(
-                "flash: {lossy} buckets of the backend are not written back, as some of what they lack cannot be read from it"
+                "flash: {lossy} buckets of the backend are not written back, as some of what they lack cannot be read \
+                 from it"
             ));
         }
         if failing > 0 {

@@ -41,13 +41,15 @@ pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), Strin
     let (found, most) = (ByteSize::new(bytes), ByteSize::new(BUCKET_BYTES_MAX));
     if bytes > BUCKET_BYTES_MAX {
         return Err(format!(
-            "its buckets would have {found} each, expected at most {most}: layout wlfc holds two of them in memory. Use the layout log, or smaller \
+            "its buckets would have {found} each, expected at most {most}: layout wlfc holds two of them in memory. \
+             Use the layout log, or smaller \
              zones or erase units"
         ));
     }
     match zones_at_a_time.filter(|zones| *zones < BESIDE_WRITE_QUEUE + 2) {
         Some(zones) => Err(format!(
-            "at most {zones} of its zones may be active and open, expected at least {}. Layout wlfc writes to one for each bucket of its write \
+            "at most {zones} of its zones may be active and open, expected at least {}. Layout wlfc writes to one for \
+             each bucket of its write \
              queue, and to three more: use the layout log",
             BESIDE_WRITE_QUEUE + 2
         )),

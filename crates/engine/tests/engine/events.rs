@@ -1,5 +1,6 @@
-//! The engine knows a cache by its interface alone. Here it drives two at once, over disks whose transfers end in random order and fail: both
-//! plan the same, each step ends once and as it was planned, and every kind of event happens.
+//! The engine knows a cache by its interface alone. Here it drives two at once, over disks whose transfers end in
+//! random order and fail: both plan the same, each step ends once and as it was planned, and every kind of event
+//! happens.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,7 +58,8 @@ impl Twins {
     }
 }
 
-/// A step, whatever answers depend on it: one that fails hands those on to another that follows it to the same block of the backend.
+/// A step, whatever answers depend on it: one that fails hands those on to another that follows it to the same block of
+/// the backend.
 fn without_answers(step: &Step) -> Step {
     match step.clone() {
         Step::WriteBackend { block, frame, logged, batch, .. } => {

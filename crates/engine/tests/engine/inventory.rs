@@ -80,7 +80,8 @@ fn the_formats_that_tools_make_are_known() {
     }
 }
 
-/// A drive without a medium, and one that is gone and is still known, have a size of 0: a pool that may lacks the disk, and is not refused.
+/// A drive without a medium, and one that is gone and is still known, have a size of 0: a pool that may lacks the disk,
+/// and is not refused.
 #[test]
 fn a_device_that_nothing_is_behind_is_a_missing_disk() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What happens around a cache: a flash or a backend that is missing, old, swapped, copied or changed is refused or made up for.
+//! What happens around a cache: a flash or a backend that is missing, old, swapped, copied or changed is refused or
+//! made up for.
 
 mod detached;
 mod record;
@@ -344,7 +345,8 @@ fn a_copy_of_the_backend_is_not_taken_for_it() {
 
 #[test]
 fn a_cache_that_is_all_clean_starts_however_it_is_damaged() {
-    // Either copy of the superblock or both, the pages that the log has, the footer of its unit: 64 pages of 4 KiB, the last two.
+    // Either copy of the superblock or both, the pages that the log has, the footer of its unit: 64 pages of 4 KiB, the
+    // last two.
     let places = [vec![0], vec![1], vec![0, 1], vec![64], vec![65], vec![66], vec![126], vec![64, 126], vec![64, 127]];
     for pages in places {
         for zeroed in [false, true] {

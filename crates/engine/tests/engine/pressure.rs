@@ -50,7 +50,8 @@ fn is_cached(volume: &Volume, block: u32) -> bool {
     volume.with_cache(|cache| cache.log().find(block).is_some())
 }
 
-/// Writes 64 blocks at a time, at random, by eight clients, while something else is done. Pauses alone cannot hold that off.
+/// Writes 64 blocks at a time, at random, by eight clients, while something else is done. Pauses alone cannot hold that
+/// off.
 fn under_pressure<T>(volume: &Volume, meanwhile: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -74,8 +75,8 @@ fn wait_for(volume: &Volume, what: &str, is: impl Fn(&VolumeStatus) -> bool) {
     wait_until(what, || is(&volume.status()));
 }
 
-/// A ghost that was asked for again while there was no space is a ghost still: asked for once more, it is taken in. A block that was
-/// never seen is not.
+/// A ghost that was asked for again while there was no space is a ghost still: asked for once more, it is taken in. A
+/// block that was never seen is not.
 #[test]
 fn a_block_that_found_no_space_is_not_forgotten() {
     let directory = tempfile::tempdir().unwrap();
@@ -123,7 +124,8 @@ fn what_is_written_under_pressure_is_there() {
     volume.close().unwrap();
 }
 
-/// What clients waited for is in latencies and in the time that writes were held back, of buckets too, where requests wait before they are begun.
+/// What clients waited for is in latencies and in the time that writes were held back, of buckets too, where requests
+/// wait before they are begun.
 #[test]
 fn latencies_have_what_a_request_waited_for_before_it_was_begun() {
     let directory = tempfile::tempdir().unwrap();

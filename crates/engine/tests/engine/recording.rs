@@ -108,8 +108,8 @@ fn every_start_has_a_segment_of_its_own_and_leaves_the_others_as_they_are() {
     }
 }
 
-/// Lines of 21 to 25 bytes: 100,000 take 2,489 kB, nine pieces of 256 KiB and half a one. Three fit a segment of 1 MiB, so that there are three;
-/// seven fit 2 MiB, so that the third segment is the last.
+/// Lines of 21 to 25 bytes: 100,000 take 2,489 kB, nine pieces of 256 KiB and half a one. Three fit a segment of 1 MiB,
+/// so that there are three; seven fit 2 MiB, so that the third segment is the last.
 #[test]
 fn segments_rotate_and_at_the_limit_recording_stops_and_goes_on_once_there_is_room() {
     const MIB: u64 = 1 << 20;

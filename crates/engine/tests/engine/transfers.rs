@@ -95,7 +95,8 @@ fn file(path: &Path, size: u64, page_cache: PageCache) -> Arc<FileDisk> {
     Arc::new(FileDisk::create(path, size, Allocation::Sparse, options).unwrap())
 }
 
-/// Batches of transfers in random places that do not overlap, each in one to five buffers; a model of the disk agrees throughout.
+/// Batches of transfers in random places that do not overlap, each in one to five buffers; a model of the disk agrees
+/// throughout.
 fn agrees_with_model(disk: Arc<dyn Disk>, method: Method, seed: u64) {
     let size = disk.size() as usize;
     let units = size.div_ceil(ALIGNMENT);

@@ -177,7 +177,8 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
 }
 
-/// A volume that wrote back, and is to write through, promises that what it answers is on the backend: the dirty copies that it has do not come back.
+/// A volume that wrote back, and is to write through, promises that what it answers is on the backend: the dirty copies
+/// that it has do not come back.
 #[test]
 fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a_flush() {
     for mode in ["write-through", "write-around"] {
@@ -200,8 +201,8 @@ fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a
     }
 }
 
-/// What goes past the flash, or through it, is on the backend when it is answered, also where the flash has something that the backend has not; so are
-/// zeroes. No crash brings back what the flash had.
+/// What goes past the flash, or through it, is on the backend when it is answered, also where the flash has something
+/// that the backend has not; so are zeroes. No crash brings back what the flash had.
 #[test]
 fn what_is_written_through_is_on_the_backend_whatever_the_flash_had_of_it() {
     let setting = Setting::new();
@@ -354,7 +355,8 @@ fn a_volume_without_a_size_of_its_own_follows_its_backend() {
     assert_eq!(read(&volume, 95 * MIB, 4096), pattern(8, 4096));
 }
 
-/// Many threads, each on blocks of its own, while the log turns over several times and everything is checked at the end.
+/// Many threads, each on blocks of its own, while the log turns over several times and everything is checked at the
+/// end.
 #[test]
 fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
     let mut setting = Setting::new();
@@ -395,7 +397,8 @@ fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
     assert_eq!(answer.recv().unwrap().unwrap(), vec![0; 4096]);
 }
 
-/// More writes than steps may be under way, before a slow backend, and at the end one that is read before it can have begun.
+/// More writes than steps may be under way, before a slow backend, and at the end one that is read before it can have
+/// begun.
 #[test]
 fn a_read_sees_the_write_before_it_however_many_wait() {
     let mut setting = Setting::new();

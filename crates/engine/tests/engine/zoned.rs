@@ -206,7 +206,8 @@ fn a_volume_on_zones_comes_back_after_each_end() {
     assert!(flash.zoned().unwrap().device().report(0, 16).unwrap().iter().all(|zone| zone.written == 0));
 }
 
-/// Buckets that are zones have their write pointers where their headers say, after a start that follows a kill too; one that is elsewhere is told.
+/// Buckets that are zones have their write pointers where their headers say, after a start that follows a kill too; one
+/// that is elsewhere is told.
 #[test]
 fn write_pointers_of_buckets_are_where_their_headers_say() {
     let directory = tempfile::tempdir().unwrap();
@@ -247,8 +248,8 @@ fn write_pointers_of_buckets_are_where_their_headers_say() {
     assert!(report.is_sound(), "a crash before may have left that");
 }
 
-/// The first page of a zone reads as zeroes, which no power failure leaves of what was durable: the start is refused, and salvage loses nothing in
-/// silence.
+/// The first page of a zone reads as zeroes, which no power failure leaves of what was durable: the start is refused,
+/// and salvage loses nothing in silence.
 #[test]
 fn a_bucket_whose_first_page_is_gone_is_damaged_where_it_was_durable() {
     for closed in [true, false] {

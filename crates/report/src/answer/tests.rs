@@ -87,16 +87,19 @@ const ROWS: [(&str, u64, u64, u64); 8] = [
     ("min", 512, 345, 655),
 ];
 
-/// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are 3.12 MiB, and 876 TB last for ever.
+/// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are
+/// 3.12 MiB, and 876 TB last for ever.
 #[test]
 fn it_says_what_to_buy_why_and_what_that_costs() {
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
     let [buy, what, why, cost] = &answer.sentences[..] else { panic!("four sentences") };
-    let all = "Buy 1 GiB of RAM for 5 USD: it holds all 2.34 MiB that the trace touches, and 40% of the reads hit. As much flash costs 76.8 USD.";
+    let all = "Buy 1 GiB of RAM for 5 USD: it holds all 2.34 MiB that the trace touches, and 40% of the reads hit. As \
+        much flash costs 76.8 USD.";
     assert_eq!(buy, all);
     assert_eq!(
         what,
-        "Of less flash, take 2 MiB (512 blocks) and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
+        "Of less flash, take 2 MiB (512 blocks) and run arc: it serves 30% of the accesses, where lru serves 20% and \
+         the best possible \
          34.5%; it leads at all 3 sizes."
     );
     let facts: Vec<_> = answer.facts.iter().map(|fact| (fact.name, &fact.value[..], &fact.note[..])).collect();
@@ -108,16 +111,19 @@ fn it_says_what_to_buy_why_and_what_that_costs() {
         ("Certainty", "fair", "1,000 accesses in 1 d"),
     ];
     assert_eq!(facts, expected);
-    let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 14.3% as much a byte as the step before.";
+    let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 14.3% as \
+        much a byte as the step before.";
     assert_eq!(why, curve);
     assert_eq!(
         cost,
-        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which read-intensive 480 GB bears for more \
+        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which read-intensive 480 GB \
+         bears for more \
          than 1,000 years; larc writes 12.5% of that, serves 25% and lets it last more than 1,000 years."
     );
 }
 
-/// A terabyte a day on a drive of 1 TB that bears 1,380 TB: 1,380 days. The same on 375 GB that bear 20,531.25 TB: 20,531.25 days.
+/// A terabyte a day on a drive of 1 TB that bears 1,380 TB: 1,380 days. The same on 375 GB that bear 20,531.25 TB:
+/// 20,531.25 days.
 #[test]
 fn years_are_what_drives_are_rated_for() {
     let rows = vec![ResultRow { flash_bytes_written: 1_000_000_000_000, ..row(&("lru", 512, 300, 800)) }];
@@ -141,13 +147,16 @@ fn a_cache_that_is_larger_than_a_drive_takes_several() {
 #[test]
 fn a_cache_that_is_not_worth_its_price_is_not_praised() {
     let [what, ..] = &say(32, &[("lru", 256, 20, 980), ("larc", 256, 10, 50)])[..] else { panic!("a sentence") };
-    let expected = "A cache is hardly worth its price here, because only 3.2% of the accesses are to a block accessed before; if any, buy \
-                    1 GiB of RAM for 5 USD: it holds all 3.78 MiB that the trace touches, and 3.2% of the reads hit. As much flash costs \
+    let expected = "A cache is hardly worth its price here, because only 3.2% of the accesses are to a block accessed \
+        before; if any, buy \
+                    1 GiB of RAM for 5 USD: it holds all 3.78 MiB that the trace touches, and 3.2% of the reads hit. \
+                    As much flash costs \
                     76.8 USD.";
     assert_eq!(what, expected);
     assert_eq!(say(0, &[("lru", 256, 0, 1000)]), ["Buy no cache: no block is accessed twice, so that none can hit."]);
     let few = large(450, row(&("lru", 256, 49, 951)), 1 << 40);
-    let hardly = "A cache of these sizes is hardly worth its price; if any, buy read-intensive 480 GB for 76.8 USD. Use 256 GiB ";
+    let hardly = "A cache of these sizes is hardly worth its price; if any, buy read-intensive 480 GB for 76.8 USD. \
+        Use 256 GiB ";
     assert!(few.sentences[0].starts_with(hardly), "{few:?}");
     let with_min = |hits| say(450, &[("lru", 256, 0, 1000), ("min", 256, hits, 900)]);
     let none = "Buy none of these: no policy hits at all, although 45% of the accesses are to a block accessed before";
@@ -168,7 +177,8 @@ fn nothing_simulated_and_nothing_counted_are_said_plainly() {
 fn without_times_no_years_are_told() {
     let timeless = Info { duration_us: 0, ..info(400) };
     let answer = answer_of(timeless, vec![row(&("lru", 256, 300, 700))], None);
-    let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; the trace has no times, so years are \
+    let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; the trace has no \
+        times, so years are \
                 unknown.";
     assert_eq!(answer.sentences[3], cost);
     assert!(answer.drives.is_none());
@@ -208,7 +218,8 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
         (
             296,
             400,
-            "; an admission rule would trade hits for flash writes: reject-x would serve 29.6% with 50% of the flash writes",
+            "; an admission rule would trade hits for flash writes: reject-x would serve 29.6% with 50% of the flash \
+             writes",
         ),
         (299, 721, "; an admission rule saves little: reject-x would serve 29.9% with 90.1% of the flash writes"),
         // Where there is nothing to win, nothing is said: of 800 writes, 760 are 5 % fewer.
@@ -287,7 +298,8 @@ fn ram_or_a_drive_that_holds_everything_is_bought_where_it_costs_no_more() {
     assert!(first.ends_with(also), "{first}");
 }
 
-/// 800 GiB a day are written to 876 TB: 1,019.8 days. With everything on flash, 1,000 reads of 1 GiB write only their first accesses.
+/// 800 GiB a day are written to 876 TB: 1,019.8 days. With everything on flash, 1,000 reads of 1 GiB write only their
+/// first accesses.
 #[test]
 fn a_purchase_lasts_until_its_rated_writes() {
     let lasts = |touched: u64| large(400, row(&("arc", 300, 300, 800)), touched << 30).facts[3].value.clone();
@@ -339,8 +351,8 @@ fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
     );
 }
 
-/// Of a sample it says how far the hits may be off, and which policies that can run it does not tell from the recommended one: arc with 300 of
-/// 1,000 hits, larc with 250, lru with 200.
+/// Of a sample it says how far the hits may be off, and which policies that can run it does not tell from the
+/// recommended one: arc with 300 of 1,000 hits, larc with 250, lru with 200.
 #[test]
 fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
     let of = |margin: f64, caveat: Option<&str>| {

@@ -1,4 +1,5 @@
-//! The README's picture is what the bundled trace gives. `UPDATE_PICTURE=1 cargo test -p flashwise-report --test report readme_picture::` draws it anew.
+//! The README's picture is what the bundled trace gives.
+//! `UPDATE_PICTURE=1 cargo test -p flashwise-report --test report readme_picture::` draws it anew.
 
 use std::path::Path;
 

@@ -12,7 +12,8 @@ fn small() -> Report {
     report(&[("small.csv", 1000)], &THREE)
 }
 
-/// Names of elements and their attributes, in order. Stops the test where the page is not well-formed XML after its first line.
+/// Names of elements and their attributes, in order. Stops the test where the page is not well-formed XML after its
+/// first line.
 fn elements(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut rest = page.trim_start().strip_prefix("<!DOCTYPE html>").unwrap_or(page);
     let (mut open, mut found) = (Vec::new(), Vec::new());
@@ -66,8 +67,9 @@ fn the_page_is_well_formed_and_its_ids_are_unique_and_resolve() {
         }
     }
     let count = |name: &str| elements.iter().filter(|(element, _)| element == name).count();
-    // For each trace: the answer, hits, writes, write traffic, two to MIN, reuse distances, four of the workload, and two over time for each of
-    // four sizes; and the answer for both traces. Each is drawn for wide and for narrow screens.
+    // For each trace: the answer, hits, writes, write traffic, two to MIN, reuse distances, four of the workload, and
+    // two over time for each of four sizes; and the answer for both traces. Each is drawn for wide and for narrow
+    // screens.
     let charts = elements.iter().filter(|(name, own)| name == "svg" && own.iter().any(|own| own.0 == "role")).count();
     // All traces, each trace, how it was made.
     assert_eq!((charts, count("figure"), count("h1"), count("h2")), (2 * 39, 39, 1, 4));
@@ -254,8 +256,8 @@ fn the_answer_comes_before_everything_else() {
     }
 }
 
-/// Each series of a chart is a group that a switch hides. It is in the legend of its figure, or twice in the legend of all figures of policies. At
-/// most four are in colour.
+/// Each series of a chart is a group that a switch hides. It is in the legend of its figure, or twice in the legend of
+/// all figures of policies. At most four are in colour.
 #[test]
 fn every_line_has_its_switch_and_at_most_four_are_in_colour() {
     let policies = &["lru", "fifo", "lfu", "2q", "arc", "larc", "lirs", "sieve", "min"];

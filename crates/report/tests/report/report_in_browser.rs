@@ -139,7 +139,8 @@ fn probed_page(page: &str, window: &str, more: &[&str]) -> Value {
     serde_json::from_str(&found.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")).unwrap()
 }
 
-/// A report of LRU behind these rules, and of the policies that `auto` chooses among, over traces of these names and numbers of requests.
+/// A report of LRU behind these rules, and of the policies that `auto` chooses among, over traces of these names and
+/// numbers of requests.
 fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: Option<u64>) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch };
@@ -193,10 +194,11 @@ fn check_layout(found: &Value) {
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only tables of numbers scroll sideways");
     assert_eq!(found["cut"], Value::Array(Vec::new()), "charts and the tables of the answer fit");
-    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, four of the workload, and two over time for each of six sizes; the answer for both.
-    // Each is drawn twice, for wide and for narrow screens.
+    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, four of the workload, and two over time
+    // for each of six sizes; the answer for both. Each is drawn twice, for wide and for narrow screens.
     assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(2 * 47), &Value::from(47)));
-    // A table for each figure but the answers', for each trace, all its counts, its steps and drives, and of the policies and the traces.
+    // A table for each figure but the answers', for each trace, all its counts, its steps and drives, and of the
+    // policies and the traces.
     assert_eq!(found["tables"], 44 + 8 + 2);
     // The page, its contents, all traces, how it was made; for each trace its name and five parts.
     assert_eq!(found["headings"], 4 + 2 * 6);
@@ -241,8 +243,9 @@ fn figures_of_wear_are_whole_in_wide_and_narrow_windows() {
         assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
         assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
         assert_eq!(found["width"], found["window"], "only tables of numbers scroll sideways");
-        // Over traces: the answer, five measures and hits against erasures; by parameter: buffers, spare, four of budgets and of least hits.
-        // Of each trace: its answer, four measures, hits against erasures, savings, reuse distances.
+        // Over traces: the answer, five measures and hits against erasures; by parameter: buffers, spare, four of
+        // budgets and of least hits. Of each trace: its answer, four measures, hits against erasures, savings, reuse
+        // distances.
         assert_eq!(found["figures"], 1 + 6 + 2 + 2 * 4 + 2 * 8);
         assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
     }
@@ -261,10 +264,10 @@ fn figures_of_arrays_are_whole_in_wide_and_narrow_windows() {
     let traces = [("first.csv", 3000), ("a/long path/to a/trace with a name that is cut off.csv", 2000)];
     let many = array_report(&traces, &rules, "10%", None);
     let one = array_report(&traces[..1], &rules, "5%,10%", Some(500));
-    // Over traces: three measures, sweeps of size, probability, hotness and target, and auto among its candidates; of each trace the rules,
-    // the same four sweeps, and reuse distances. Of one trace: auto at each of two sizes; hits and three measures by size, the rules, the four
-    // sweeps at each size, reuse distances; over time at each size hits, replacements, latency, two for each of six rules that adapt, and
-    // the policies of auto.
+    // Over traces: three measures, sweeps of size, probability, hotness and target, and auto among its candidates; of
+    // each trace the rules, the same four sweeps, and reuse distances. Of one trace: auto at each of two sizes; hits
+    // and three measures by size, the rules, the four sweeps at each size, reuse distances; over time at each size
+    // hits, replacements, latency, two for each of six rules that adapt, and the policies of auto.
     for (report, figures) in [(many, 3 + 4 + 1 + 2 * (1 + 4 + 1)), (one, 2 + 4 + 1 + 4 * 2 + 1 + 2 * (3 + 2 * 6 + 1))] {
         let page = render(&report).unwrap();
         for window in [WIDE, NARROW] {
@@ -278,7 +281,8 @@ fn figures_of_arrays_are_whole_in_wide_and_narrow_windows() {
     }
 }
 
-/// On a phone the page is in a frame, because a window cannot be as narrow; nothing but charts and tables scrolls sideways there.
+/// On a phone the page is in a frame, because a window cannot be as narrow; nothing but charts and tables scrolls
+/// sideways there.
 #[test]
 fn the_answer_is_whole_on_a_phone() {
     let directory = tempfile::tempdir().unwrap();
@@ -287,13 +291,16 @@ fn the_answer_is_whole_on_a_phone() {
     let policy = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").unwrap().1.split_once("/>").unwrap().0;
     let policy = format!("<meta http-equiv=\"Content-Security-Policy\"{policy}/>");
     let probe = PROBE.replace("<script>", "<script>if (parent !== window) ").replace(
-        "document.body.insertAdjacentHTML(\"beforeend\", \"<pre id=probe></pre>\");\n  document.getElementById(\"probe\").textContent = JSON.stringify(found);",
+        "document.body.insertAdjacentHTML(\"beforeend\", \"<pre \
+         id=probe></pre>\");\n  document.getElementById(\"probe\").textContent = JSON.stringify(found);",
         "parent.postMessage(JSON.stringify(found), \"*\");",
     );
     fs::write(&path, page.replace(&policy, "").replace("</head>", &probe)).unwrap();
     let frame = format!(
-        "<!DOCTYPE html><script>addEventListener(\"message\", event => document.getElementById(\"probe\").textContent = event.data)</script>\
-         <pre id=\"probe\"></pre><iframe src=\"report.html\" style=\"width:{PHONE_PIXELS}px;height:2000px;border:0\"></iframe>"
+        "<!DOCTYPE html><script>addEventListener(\"message\", event => document.getElementById(\"probe\").textContent \
+         = event.data)</script>\
+         <pre id=\"probe\"></pre><iframe src=\"report.html\" \
+         style=\"width:{PHONE_PIXELS}px;height:2000px;border:0\"></iframe>"
     );
     let outer = directory.path().join("phone.html");
     fs::write(&outer, frame).unwrap();
@@ -345,7 +352,8 @@ fn the_numbers_that_are_open_are_printed() {
     assert!(closed < open, "{closed} and {open} pages");
 }
 
-/// What to buy is on the first page: the sentences, the picture, how sure that is, what each step buys, how long drives last.
+/// What to buy is on the first page: the sentences, the picture, how sure that is, what each step buys, how long drives
+/// last.
 #[test]
 fn the_answer_is_printed_on_one_page() {
     let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "min", "larc:fill=ghost,writes=admit"];

@@ -16,8 +16,8 @@ const RELOADED: [(&str, &str); 6] = [
 ];
 
 impl ServerConfig {
-    /// The keys whose values differ from those of a `newer` configuration and that a running server does not take over, such as
-    /// `[limits] connections-max`.
+    /// The keys whose values differ from those of a `newer` configuration and that a running server does not take over,
+    /// such as `[limits] connections-max`.
     pub fn needs_restart(&self, newer: &ServerConfig) -> Vec<String> {
         let (old, new) = (&self.given, &newer.given);
         let sections = [

@@ -32,7 +32,8 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     if !config.insecure {
         let open = config.open_to_all().map(|uri| {
             format!(
-                "found '{uri}', where other machines can connect and read and write every volume; expected mode = \"required\" and \
+                "found '{uri}', where other machines can connect and read and write every volume; expected mode = \
+                 \"required\" and \
                  client-authorities in the table [tls], an address of this machine, or insecure = true"
             )
         });
@@ -68,7 +69,8 @@ fn check_api(text: &str, api: &Api) -> Result<(), String> {
     }
     match address {
         Address::Tcp(..) if api.token_file.is_none() => Err(format!(
-            "found '{text}' without a token-file, so that every user of this machine could change everything; expected a token-file \
+            "found '{text}' without a token-file, so that every user of this machine could change everything; expected \
+             a token-file \
              too, or unix:PATH"
         )),
         _ => Ok(()),
@@ -103,7 +105,8 @@ fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
     }
     if uri.endpoint.protocol.guarded && !uri.endpoint.address.is_local() && !config.iscsi.guards() {
         return Err(format!(
-            "found '{text}', where other machines can connect; expected initiators or chap-secret-file in the table [iscsi] of a configuration"
+            "found '{text}', where other machines can connect; expected initiators or chap-secret-file in the table \
+             [iscsi] of a configuration"
         ));
     }
     if uri.encrypted && config.tls.mode == TlsMode::Off {
@@ -147,7 +150,8 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
         iscsi.assignments.iter().partition(|assignment| assignment.certificate().is_some());
     if let Some(Assignment { initiator, .. }) = of_nbd.first().filter(|_| !config.tls.asks_clients()) {
         let problem = format!(
-            "found '{initiator}', but no client can show a certificate; expected client-authorities in the table [tls], and a mode that is not off"
+            "found '{initiator}', but no client can show a certificate; expected client-authorities in the table \
+             [tls], and a mode that is not off"
         );
         return Err(origin.refuse(Section::Iscsi, "assign", problem));
     }
@@ -276,7 +280,8 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     if volume.discard {
         return refuse(
             "discard",
-            "layout wlfc does not discard: what is behind a bucket's first page may be missed until that is gone for good",
+            "layout wlfc does not discard: what is behind a bucket's first page may be missed until that is gone for \
+             good",
         );
     }
     let (key, unit) = match volume.flash_zones {
@@ -318,7 +323,8 @@ pub(super) fn check_flash_size(bytes: u64, erase_unit_bytes: u64) -> Result<(), 
     let units_min = u64::from(Geometry::UNITS_MIN);
     if units < units_min {
         return Err(format!(
-            "found {}, which is {units} erase units of {unit}; expected at least {units_min}, {}; use more flash or a smaller \
+            "found {}, which is {units} erase units of {unit}; expected at least {units_min}, {}; use more flash or a \
+             smaller \
              erase-unit",
             shown(bytes),
             shown(units_min * erase_unit_bytes)

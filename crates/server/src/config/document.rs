@@ -35,7 +35,8 @@ pub(super) struct Tables {
     pub pools: Vec<Vec<Entry>>,
     /// Where the tables of the pools begin.
     pub pool_lines: Vec<usize>,
-    /// Those of the volumes and pools that no document has, by their number, and the file that has them, if one does yet.
+    /// Those of the volumes and pools that no document has, by their number, and the file that has them, if one does
+    /// yet.
     pub made: BTreeMap<(Kind, usize), Option<PathBuf>>,
 }
 

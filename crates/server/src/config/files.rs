@@ -53,7 +53,8 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     for (number, pool) in config.pools.iter_mut().enumerate() {
         let section = Section::Pool(number);
         let whose = format!("pool '{}'", pool.cache.name);
-        // One that was made before may lack what it is made of by now, which keeps nobody else from being served: opening it says what.
+        // One that was made before may lack what it is made of by now, which keeps nobody else from being served:
+        // opening it says what.
         let was_made = origin.was_made(section);
         let is_found = |path: &Path| !was_made || FileId::of(path).is_ok();
         for path in pool.disks.iter().filter(|path| is_found(path)) {
@@ -221,7 +222,8 @@ fn check_token(config: &ServerConfig, token: &str) -> Result<(), Problem> {
     if is_for_others && token.len() < CHARACTERS_MIN {
         let found = token.len();
         return Err(format!(
-            "which has {found} characters; expected at least {CHARACTERS_MIN}, as other machines reach the management API"
+            "which has {found} characters; expected at least {CHARACTERS_MIN}, as other machines reach the management \
+             API"
         ));
     }
     Ok(())
@@ -262,7 +264,8 @@ fn check_directories(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), (
     Ok(())
 }
 
-/// Refuses the path of a Unix socket where none can be. A socket that is there already belongs to a server that runs, or was killed.
+/// Refuses the path of a Unix socket where none can be. A socket that is there already belongs to a server that runs,
+/// or was killed.
 fn check_socket(path: &Path) -> Result<(), Problem> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {

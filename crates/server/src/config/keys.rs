@@ -1,4 +1,5 @@
-//! The keys of a configuration: one row each, with its default and what it sets. `docs/flashwise.toml` explains them to users.
+//! The keys of a configuration: one row each, with its default and what it sets. `docs/flashwise.toml` explains them to
+//! users.
 // A row of the table is one line: what it sets.
 #![allow(clippy::unit_arg)]
 
@@ -27,7 +28,8 @@ use flashwise_engine::volume::VolumeConfig;
 pub struct Key<T> {
     /// Its name.
     pub name: &'static str,
-    /// The value that it has where none is given, as in TOML without quotes; none for a key that may be absent or must be given.
+    /// The value that it has where none is given, as in TOML without quotes; none for a key that may be absent or must
+    /// be given.
     pub default: Option<Cow<'static, str>>,
     set: Set<T>,
 }

@@ -1,4 +1,5 @@
-//! Volumes and pools that were made while a server ran, by its management API: no configuration has them, files of the state directory do.
+//! Volumes and pools that were made while a server ran, by its management API: no configuration has them, files of the
+//! state directory do.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -46,7 +46,8 @@ pub struct ServerConfig {
     pub listen: Vec<String>,
     /// Whether NBD may listen where other machines can connect without a certificate.
     pub insecure: bool,
-    /// What every request is recorded to, if anything: the path that the files are [named](flashwise_engine::record::segments::Names) after.
+    /// What every request is recorded to, if anything: the path that the files are
+    /// [named](flashwise_engine::record::segments::Names) after.
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,
@@ -72,7 +73,8 @@ pub struct ServerConfig {
     pub made_volumes: Vec<made::Made>,
     /// The same for pools.
     pub made_pools: Vec<made::Made>,
-    /// The names of volumes whose backend or flash device does not exist, with the error. Empty unless there are other volumes or pools.
+    /// The names of volumes whose backend or flash device does not exist, with the error. Empty unless there are other
+    /// volumes or pools.
     pub missing: Vec<(String, String)>,
     /// The file that it was read from, unless it is of flags.
     pub path: Option<PathBuf>,
@@ -369,12 +371,14 @@ impl Origin<'_> {
 }
 
 impl ServerConfig {
-    /// Reads and checks a configuration file, and takes up the pools that were made while a server ran with its state directory.
+    /// Reads and checks a configuration file, and takes up the pools that were made while a server ran with its state
+    /// directory.
     pub fn read(path: &Path) -> Result<ServerConfig, ConfigError> {
         ServerConfig::read_with(path, ServerConfig::checked)
     }
 
-    /// As [`read`](Self::read), without looking at the files that it names: who uses some of them is not kept from it by others.
+    /// As [`read`](Self::read), without looking at the files that it names: who uses some of them is not kept from it
+    /// by others.
     pub fn read_alone(path: &Path) -> Result<ServerConfig, ConfigError> {
         ServerConfig::read_with(path, ServerConfig::consistent)
     }
@@ -405,15 +409,15 @@ impl ServerConfig {
         Ok(ServerConfig { made_volumes: next(), made_pools: next(), ..config })
     }
 
-    /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices. Errors speak of
-    /// `path`.
+    /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices.
+    /// Errors speak of `path`.
     pub fn parse(path: &Path, text: &str) -> Result<ServerConfig, ConfigError> {
         let tables = Tables::parse(path, text)?;
         ServerConfig::consistent(&Origin { path: Some(path), tables: &tables })
     }
 
-    /// The configuration of a server with one volume, from flags: keys without dashes and values, for the server itself, its API
-    /// and the volume.
+    /// The configuration of a server with one volume, from flags: keys without dashes and values, for the server
+    /// itself, its API and the volume.
     pub fn from_flags(flags: Flags) -> Result<ServerConfig, ConfigError> {
         let tables = Tables::from_flags(flags);
         ServerConfig::checked(&Origin { path: None, tables: &tables })

@@ -217,7 +217,8 @@ fn a_refusal_names_file_line_key_found_and_expected() {
 
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
-    let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nsise = '1GiB'\nram = '10MB'\n";
+    let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nsise = '1GiB'\nram = \
+        '10MB'\n";
     let Err(ConfigError::Several(errors)) = ServerConfig::parse(Path::new("flashwise.toml"), text) else {
         panic!("refused for one thing alone, or not at all")
     };
@@ -446,7 +447,8 @@ fn a_certificate_is_named_where_clients_can_show_one() {
             format!("[iscsi]\ninitiators = 'iqn.a:1'\nassign = ['a iqn.a:1', 'a tls:Db 1 read-only']\n[tls]\n{tls}");
         LEAST.replace("[[volume]]", &format!("{tables}\n[[volume]]"))
     };
-    let refused = "[iscsi] assign: found 'tls:Db 1', but no client can show a certificate; expected client-authorities in the table [tls]";
+    let refused = "[iscsi] assign: found 'tls:Db 1', but no client can show a certificate; expected client-authorities \
+        in the table [tls]";
     for tls in ["", "client-authorities = 'c'", &format!("mode = 'required'\n{files}")] {
         assert!(refusal(&with(tls)).contains(refused), "{tls}: {}", refusal(&with(tls)));
     }
@@ -491,7 +493,8 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
     let (short, empty) = (file("short", "01234\n"), file("empty", ""));
     let read_at = |listen: &str, secret: &str, mutual: &str| {
         let iscsi = format!(
-            "chap-name = 'me'\nchap-secret-file = '{secret}'\nmutual-chap-name = 'it'\nmutual-chap-secret-file = '{mutual}'\n"
+            "chap-name = 'me'\nchap-secret-file = '{secret}'\nmutual-chap-name = 'it'\nmutual-chap-secret-file = \
+             '{mutual}'\n"
         );
         let listen = format!("listen = '{listen}'\nstate-directory = '{}'\n", folder.path().display());
         std::fs::write(&config, format!("{listen}[iscsi]\n{iscsi}{volume}")).unwrap();
@@ -515,7 +518,8 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
         (
             &one,
             &same,
-            "[iscsi] mutual-chap-secret-file: FOLDER/same: found the secret of initiators, expected another one (RFC 7143)",
+            "[iscsi] mutual-chap-secret-file: FOLDER/same: found the secret of initiators, expected another one (RFC \
+             7143)",
         ),
         (
             &one,

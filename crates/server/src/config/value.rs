@@ -206,7 +206,8 @@ mod tests {
         let error = text("1PB").size(0, u64::MAX).unwrap_err();
         assert_eq!(
             error,
-            "size '1PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)"
+            "size '1PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers \
+             of 1000)"
         );
         assert!(Value::Boolean(true).size(0, 1).unwrap_err().contains("found true, expected a size"));
     }
@@ -225,7 +226,8 @@ mod tests {
         assert_eq!(text("hdd:read-latency-ms=5").device().unwrap().device.read_latency_us, 5000.0);
         let errors = ["hddd", "hdd:devices=0", "missing.toml"].map(|device| text(device).device().unwrap_err());
         let expected = [
-            "'hddd': found no device 'hddd' (did you mean 'hdd'?); expected one of: slc, mlc, hdd, cloud, p4500, 9200-max, p4800x, or the path of a \
+            "'hddd': found no device 'hddd' (did you mean 'hdd'?); expected one of: slc, mlc, hdd, cloud, p4500, \
+             9200-max, p4800x, or the path of a \
              file that ends in .toml",
             "'hdd:devices=0': devices: found '0', expected a number greater than 0",
             "found 'missing.toml', which cannot be read: No such file or directory (os error 2)",

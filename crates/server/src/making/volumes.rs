@@ -101,7 +101,8 @@ impl Making {
         Ok(opened)
     }
 
-    /// Refuses to remove a volume that is of the configuration, in use, or not whole without its flash; else says what that would do.
+    /// Refuses to remove a volume that is of the configuration, in use, or not whole without its flash; else says what
+    /// that would do.
     pub fn plan_end_volume(&self, status: &VolumeStatus) -> Result<Plan, ManageError> {
         let name = &status.name;
         let conflict = |what: String| Err(ManageError::Conflict(format!("volume '{name}' {what}")));

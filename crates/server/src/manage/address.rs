@@ -21,7 +21,8 @@ const SOCKET: &str = "api.sock";
 /// Most bytes of the path of a Unix socket (unix(7)).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The directories that hold sockets while programs run: that of the service manager, that of the system, and the user's.
+/// The directories that hold sockets while programs run: that of the service manager, that of the system, and the
+/// user's.
 fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let given = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
     // Of several, separated by colons, the first.
@@ -36,7 +37,8 @@ pub fn is_runtime_directory(path: &Path) -> bool {
     runtime_directories().any(|directory| directory == path)
 }
 
-/// Where a server listens if it is given no address: in the first runtime directory that it can use, else in its state directory.
+/// Where a server listens if it is given no address: in the first runtime directory that it can use, else in its state
+/// directory.
 pub fn default_socket(state_directory: &Path) -> PathBuf {
     let is_usable = |directory: &PathBuf| {
         let can_write = |path: &Path| rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK);
@@ -48,7 +50,8 @@ pub fn default_socket(state_directory: &Path) -> PathBuf {
     runtime_directories().find(is_usable).unwrap_or_else(|| state_directory.to_owned()).join(SOCKET)
 }
 
-/// The socket of a server that was given no address, if there is one: the first that this process may connect to, else the first.
+/// The socket of a server that was given no address, if there is one: the first that this process may connect to, else
+/// the first.
 pub fn find_default_socket(state_directory: &Path) -> Option<PathBuf> {
     let paths = runtime_directories().chain([state_directory.to_owned()]).map(|directory| directory.join(SOCKET));
     let found: Vec<PathBuf> = paths.filter(|path| is_socket(path)).collect();

@@ -49,7 +49,8 @@ impl Window {
         }
     }
 
-    /// The p99 of the misses since an earlier window: of the slowest reads, as large a part of all as missed. `None` if few missed.
+    /// The p99 of the misses since an earlier window: of the slowest reads, as large a part of all as missed. `None` if
+    /// few missed.
     fn miss_p99_us(&self, before: &Window) -> Option<f64> {
         let count_before = |us_max| before.latencies.iter().find(|old| old.us_max == us_max).map_or(0, |old| old.count);
         let since = |bucket: &LatencyBucket| LatencyBucket {
@@ -77,7 +78,8 @@ impl Alarms {
         Alarms { options, volumes: HashMap::new() }
     }
 
-    /// Looks at the volumes; reports each alarm when it is raised and when it ends: the volume, the severity and a text.
+    /// Looks at the volumes; reports each alarm when it is raised and when it ends: the volume, the severity and a
+    /// text.
     pub fn look(&mut self, now_seconds: u64, volumes: &[VolumeStatus], mut report: impl FnMut(&str, Severity, String)) {
         self.volumes.retain(|name, _| volumes.iter().any(|volume| volume.name == *name));
         for status in volumes {
@@ -197,8 +199,8 @@ mod tests {
         assert_eq!(reports(&mut alarms, 3, used(0.0))[0].0, Severity::Info);
     }
 
-    /// By hand: of 1,000 reads, 900 hit within 100 us. Of 100 misses, 98 take up to 10 ms and 2 up to 50 ms. So the p99 of the misses is the 99.9th
-    /// percentile of all reads. It is in the middle of the last bucket.
+    /// By hand: of 1,000 reads, 900 hit within 100 us. Of 100 misses, 98 take up to 10 ms and 2 up to 50 ms. So the p99
+    /// of the misses is the 99.9th percentile of all reads. It is in the middle of the last bucket.
     #[test]
     fn the_p99_of_misses_is_of_the_slowest_reads() {
         let reads = |fast: u64, slow: u64, slowest: u64| {

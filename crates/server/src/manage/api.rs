@@ -24,7 +24,8 @@ use super::sessions::Sessions;
 use super::{AlertOptions, ApiError, Managed, Options, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
-/// Threads for calls of [`Managed`], which wait for locks and devices; three are left for health checks, the look at each second and alerts.
+/// Threads for calls of [`Managed`], which wait for locks and devices; three are left for health checks, the look at
+/// each second and alerts.
 const BLOCKING_THREADS_MAX: usize = PERFORMED_MAX + 3;
 /// What is being answered when the API stops has this long.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,7 +63,8 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on an address. A TCP address needs a token, as every user of the machine can connect to it; loopback too.
+    /// Listens on an address. A TCP address needs a token, as every user of the machine can connect to it; loopback
+    /// too.
     pub fn at(address: &Address, tokens: Tokens) -> Result<Listening, ApiError> {
         let listen_error = |error: io::Error| match (error.kind(), address.to_string()) {
             (io::ErrorKind::AddrInUse, address) => ApiError::InUse { address },
@@ -102,8 +104,8 @@ impl Api {
         Self::serve(Listening::at(address, options.tokens)?, options.history, options.alerts, server)
     }
 
-    /// Answers those who connected and who will. The file `history` keeps the figures of the last 30 days; where there is none, they are
-    /// forgotten with the process.
+    /// Answers those who connected and who will. The file `history` keeps the figures of the last 30 days; where there
+    /// is none, they are forgotten with the process.
     pub fn serve(
         listening: Listening,
         history: Option<PathBuf>,

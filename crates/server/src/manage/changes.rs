@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_in_words() {
-        let names = "policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass, cache-clients, \
+        let names = "policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass, \
+            cache-clients, \
                      allow-clients, deny-clients";
         let nothing = format!("nothing to change, expected some of: {names}");
         let unknown = format!("dirty_hihg: unknown setting (did you mean 'dirty-high'?); expected one of: {names}");
@@ -155,7 +156,8 @@ mod tests {
         for (json, error) in [
             (
                 "",
-                "not JSON (EOF while parsing a value at line 1 column 0), expected an object such as {\"policy\": \"larc\"}",
+                "not JSON (EOF while parsing a value at line 1 column 0), expected an object such as \
+                 {\"policy\": \"larc\"}",
             ),
             ("[1]", "found [1], expected an object such as {\"policy\": \"larc\"}"),
             ("{}", &nothing),

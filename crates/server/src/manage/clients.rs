@@ -66,8 +66,9 @@ pub struct ExportAccess {
     pub name: String,
     /// Its iSCSI target.
     pub target: String,
-    /// The clients that it is for; null where it is for all initiators that may log in, and for all clients of NBD. Over iSCSI it is for the
-    /// initiators among them alone. Over NBD it is for those alone whose certificates are named, and for all where none is.
+    /// The clients that it is for; null where it is for all initiators that may log in, and for all clients of NBD.
+    /// Over iSCSI it is for the initiators among them alone. Over NBD it is for those alone whose certificates are
+    /// named, and for all where none is.
     pub assigned: Option<Vec<Assigned>>,
     /// Whether that was said in place of what the configuration says.
     pub changed: bool,
@@ -77,8 +78,8 @@ pub struct ExportAccess {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAssignment {
-    /// The clients that it is for. Over iSCSI it is for no other initiators, and for nobody where there are none. Over NBD it is for no
-    /// others than those whose certificates are named, and for all where none is.
+    /// The clients that it is for. Over iSCSI it is for no other initiators, and for nobody where there are none. Over
+    /// NBD it is for no others than those whose certificates are named, and for all where none is.
     pub assigned: Vec<Assigned>,
 }
 

@@ -1,4 +1,5 @@
-//! The connections of the management API: HTTP/1.1 (RFC 9112). None may send or take slowly; [`places`](super::places) limits their number.
+//! The connections of the management API: HTTP/1.1 (RFC 9112). None may send or take slowly; [`places`](super::places)
+//! limits their number.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,10 +1,12 @@
-//! Access to the management API: by the user at the other end of its Unix socket, by a token, or by the cookie of a page.
+//! Access to the management API: by the user at the other end of its Unix socket, by a token, or by the cookie of a
+//! page.
 //!
-//! Source: RFC 6750 (bearer tokens), unix(7) (SO_PEERCRED). Over the Unix socket root and the server's own user may do everything. Over TCP
-//! every user of the machine can connect, so a token or the cookie of a page that was opened is needed. Web pages of others reach
-//! loopback too: by a name that they make resolve to it (DNS rebinding), which the `Host` header gives away, or by sending
-//! requests whose answers they cannot read, which the `Origin` header gives away. A browser sends a cookie by itself; a change that bears
-//! one must therefore come from this server's own page. The token for reading shows everything and changes nothing.
+//! Source: RFC 6750 (bearer tokens), unix(7) (SO_PEERCRED). Over the Unix socket root and the server's own user may do
+//! everything. Over TCP every user of the machine can connect, so a token or the cookie of a page that was opened is
+//! needed. Web pages of others reach loopback too: by a name that they make resolve to it (DNS rebinding), which the
+//! `Host` header gives away, or by sending requests whose answers they cannot read, which the `Origin` header gives
+//! away. A browser sends a cookie by itself; a change that bears one must therefore come from this server's own page.
+//! The token for reading shows everything and changes nothing.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -157,8 +159,8 @@ impl Guard {
         }
     }
 
-    /// The sender of a request with these headers; none if it has no credential that counts. A token that is shown counts alone, so that a
-    /// wrong one is refused.
+    /// The sender of a request with these headers; none if it has no credential that counts. A token that is shown
+    /// counts alone, so that a wrong one is refused.
     pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Client> {
         if self.token.is_some()
             && let Some(given) = headers.get(AUTHORIZATION)

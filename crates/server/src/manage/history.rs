@@ -1,8 +1,8 @@
-//! What the figures of each volume were lately, by the second, the minute and the half hour, and what happened: in bounded memory, and in
-//! a file.
+//! What the figures of each volume were lately, by the second, the minute and the half hour, and what happened: in
+//! bounded memory, and in a file.
 //!
-//! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a percentile of a minute
-//! is of that minute and no mean of means.
+//! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a
+//! percentile of a minute is of that minute and no mean of means.
 
 mod events;
 mod store;
@@ -91,7 +91,8 @@ pub struct Point {
     pub flash_written_bytes_per_second: f64,
     /// Reads served from RAM or flash, 0 to 1; absent where nothing was read.
     pub read_hit_ratio: Option<f64>,
-    /// Median of the reads and writes of this step, interpolated between the bounds of the metrics' histogram; absent where there were none.
+    /// Median of the reads and writes of this step, interpolated between the bounds of the metrics' histogram; absent
+    /// where there were none.
     pub latency_p50_us: Option<f64>,
     /// Their 99th percentile, in the same way.
     pub latency_p99_us: Option<f64>,
@@ -239,8 +240,8 @@ pub struct History {
 }
 
 impl History {
-    /// The history that is kept in a file, and what there is to say of it. Where the file cannot be used, the history is forgotten with
-    /// the process; one that is damaged is put aside.
+    /// The history that is kept in a file, and what there is to say of it. Where the file cannot be used, the history
+    /// is forgotten with the process; one that is damaged is put aside.
     pub fn kept_in(path: &Path, now_seconds: u64) -> (History, Option<String>) {
         let shown = path.display();
         let history = History::default();
@@ -346,7 +347,8 @@ mod tests {
     use super::*;
 
     fn status(seconds: u64) -> VolumeStatus {
-        // Each second: 10 reads of two blocks, 15 of the 20 hits, of which 9 take 20 us at most and one 200 us; 4 writes of one block.
+        // Each second: 10 reads of two blocks, 15 of the 20 hits, of which 9 take 20 us at most and one 200 us; 4
+        // writes of one block.
         let bucket = |us_max, count| LatencyBucket { us_max, count: count * seconds };
         let latency = |operation: &str, count, buckets| LatencyStatus {
             operation: operation.to_owned(),
@@ -376,7 +378,8 @@ mod tests {
         (100..=221).for_each(|time| history.look(time, &[status(time)]));
         let Past { step_seconds, points } = history.of("one", Range::Minutes);
         assert_eq!((step_seconds, points.len()), (1, 121));
-        // Half of 14 is 7: 4 up to 10 us, 3 of the 9 between 10 and 20. 99 % is 13.86: the last of them, 0.86 of the way from 20 to 200.
+        // Half of 14 is 7: 4 up to 10 us, 3 of the 9 between 10 and 20. 99 % is 13.86: the last of them, 0.86 of the
+        // way from 20 to 200.
         let expected = Point {
             time_seconds: 221,
             reads_per_second: 10.0,

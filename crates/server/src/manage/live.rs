@@ -83,8 +83,8 @@ impl Live {
         self.history.events_after(number)
     }
 
-    /// From which number on somebody is told what happened who was told up to `number`: from the beginning if that number was not given
-    /// yet, since it is then one of another start.
+    /// From which number on somebody is told what happened who was told up to `number`: from the beginning if that
+    /// number was not given yet, since it is then one of another start.
     pub fn number_told(&self, number: u64) -> u64 {
         let last = self.events_after(0).last().map_or(0, |event| event.number);
         if number > last { 0 } else { number }

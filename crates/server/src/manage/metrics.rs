@@ -1,6 +1,7 @@
 //! The figures of a server's volumes and pools as metrics, in the text format that Prometheus reads.
 //!
-//! Source: OpenMetrics 1.0. Names end in their unit, counters in `_total`. Every figure of a volume is a row of [`METRICS`].
+//! Source: OpenMetrics 1.0. Names end in their unit, counters in `_total`. Every figure of a volume is a row of
+//! [`METRICS`].
 
 mod pools;
 
@@ -53,8 +54,8 @@ macro_rules! gauge {
     };
 }
 
-/// Of the figures that running and simulated caches share, those whose names begin like this are the values of a label of one metric: the
-/// beginning, the metric, the label and the help.
+/// Of the figures that running and simulated caches share, those whose names begin like this are the values of a label
+/// of one metric: the beginning, the metric, the label and the help.
 const FAMILIES: [(&str, &str, &str, &str); 2] = [
     ("flash_", "flash_written_by_cause", "cause", "Flash writes by what caused them"),
     ("refused_", "refused", "op", "Blocks that the policy wanted on flash, which had no space for them"),
@@ -380,7 +381,8 @@ fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[Vo
     Ok(())
 }
 
-/// The figures that running and simulated caches share, in bytes: named, and described, as these name and describe them.
+/// The figures that running and simulated caches share, in bytes: named, and described, as these name and describe
+/// them.
 fn encode_shared(encoder: &mut DescriptorEncoder, volumes: &[VolumeStatus]) -> fmt::Result {
     let bytes = Some(&Unit::Bytes);
     let family_of = |figure: &CacheFigure| FAMILIES.iter().find(|family| figure.name.starts_with(family.0));

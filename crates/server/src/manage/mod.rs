@@ -1,7 +1,7 @@
 //! The management API: status, settings and metrics of a running server over HTTP, on threads of its own.
 //!
-//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and metrics. What answers over
-//! HTTP is the feature `http`.
+//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and
+//! metrics. What answers over HTTP is the feature `http`.
 
 mod address;
 #[cfg(feature = "http")]
@@ -169,7 +169,8 @@ pub struct SettingStatus {
     pub meaning: String,
     /// All values that it takes, where these are few words; else empty.
     pub choices: Vec<String>,
-    /// All names that it takes, if it takes names that can have options behind a colon, such as `probability:p=0.3`; else empty.
+    /// All names that it takes, if it takes names that can have options behind a colon, such as `probability:p=0.3`;
+    /// else empty.
     #[serde(default)]
     pub names: Vec<String>,
     /// Whether it was changed since the server was started.
@@ -240,7 +241,8 @@ impl ManageError {
 #[allow(missing_docs)]
 pub enum ApiError {
     #[error(
-        "the management API cannot listen on {address} without a token, as every user of this machine could change everything: give it a \
+        "the management API cannot listen on {address} without a token, as every user of this machine could change \
+         everything: give it a \
          token-file, or let it listen on unix:PATH"
     )]
     TokenNeeded { address: String },
@@ -256,13 +258,15 @@ pub enum ApiError {
     #[error("the management API cannot listen on {address}: {error}; --api or [api] listen chooses another address")]
     Listen { address: String, error: io::Error },
     #[error(
-        "the management API cannot listen on {address}: another program listens there; stop it or choose another address"
+        "the management API cannot listen on {address}: another program listens there; stop it or choose another \
+         address"
     )]
     InUse { address: String },
     #[error("the management API cannot start its threads: {error}")]
     Threads { error: io::Error },
     #[error(
-        "the management API at {address}: this server was built without HTTP, expected the address off, or a server that was built with the feature http"
+        "the management API at {address}: this server was built without HTTP, expected the address off, or a server \
+         that was built with the feature http"
     )]
     NotBuilt { address: String },
 }

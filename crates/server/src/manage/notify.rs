@@ -1,7 +1,8 @@
 //! Sends alerts: to a webhook, and by mail.
 //!
-//! A mail goes through a program such as sendmail of postfix, exim or msmtp. These know the way and the credentials, queue and try again, so that no
-//! password stands in this server's configuration. A webhook gets JSON with a field `text`, which chat programs show as it is.
+//! A mail goes through a program such as sendmail of postfix, exim or msmtp. These know the way and the credentials,
+//! queue and try again, so that no password stands in this server's configuration. A webhook gets JSON with a field
+//! `text`, which chat programs show as it is.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};

@@ -1,6 +1,7 @@
 //! The page that manages a server in a browser: files that are part of the program, and nothing from elsewhere.
 //!
-//! What others wrote is in `page/vendor` as its authors published it, with its licence; a test holds each file to its checksum.
+//! What others wrote is in `page/vendor` as its authors published it, with its licence; a test holds each file to its
+//! checksum.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -93,7 +94,8 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     let map = html.split_once("<script type=\"importmap\">").and_then(|(_, rest)| rest.split_once("</script>"));
     let hash = BASE64.encode(Sha256::digest(map.map_or("", |(map, _)| map)));
     format!(
-        "default-src 'none'; script-src 'self' 'sha256-{hash}'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+        "default-src 'none'; script-src 'self' 'sha256-{hash}'; style-src 'self'; img-src 'self' data:; connect-src \
+         'self'; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 });
@@ -138,8 +140,8 @@ pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 mod tests {
     use super::*;
 
-    /// As the registry has them: preact 11.2.0 (`dist/preact.mjs`, `hooks/dist/hooks.mjs`), htm 3.1.1 (`dist/htm.mjs`) and uPlot 1.6.32
-    /// (`dist/uPlot.iife.min.js`, `dist/uPlot.min.css`).
+    /// As the registry has them: preact 11.2.0 (`dist/preact.mjs`, `hooks/dist/hooks.mjs`), htm 3.1.1 (`dist/htm.mjs`)
+    /// and uPlot 1.6.32 (`dist/uPlot.iife.min.js`, `dist/uPlot.min.css`).
     const CHECKSUMS: [(&str, &str); 8] = [
         ("vendor/preact.mjs", "bdcbd9abdf2c77c5c45326eab42191e949222d479d0d5f69467387a77040cb55"),
         ("vendor/preact-hooks.mjs", "e862ab2973aa6455eaa0f77c5d832d2157d6be59a17c8ba546550a575b58c6b4"),

@@ -1,8 +1,10 @@
-//! The connections that the management API holds: those without a credential and those with one have places of their own.
+//! The connections that the management API holds: those without a credential and those with one have places of their
+//! own.
 //!
-//! A new connection has no credential. If their places are all taken, the oldest of them is closed, unless it is one whose health check is
-//! being answered. So a health check, which sends its request at once, always gets its answer, and no silent client keeps others away.
-//! A connection whose request bears a credential moves to the other places. If those are taken, the one that is unused for longest is closed.
+//! A new connection has no credential. If their places are all taken, the oldest of them is closed, unless it is one
+//! whose health check is being answered. So a health check, which sends its request at once, always gets its answer,
+//! and no silent client keeps others away. A connection whose request bears a credential moves to the other places. If
+//! those are taken, the one that is unused for longest is closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +71,8 @@ impl Places {
         Arc::new(Places { table: Mutex::default(), performed: Arc::new(Semaphore::new(PERFORMED_MAX)), limits })
     }
 
-    /// A place for a new connection, which has no credential; the oldest such connection is closed if they are too many.
+    /// A place for a new connection, which has no credential; the oldest such connection is closed if they are too
+    /// many.
     pub fn enter(self: &Arc<Places>) -> Place {
         let mut table = self.table.lock();
         if table.is_full(false) {
@@ -112,7 +115,8 @@ impl Place {
         self.0.closing.notified().await;
     }
 
-    /// Takes a place among the connections with a credential, and begins to answer a request; none if all of those are being used.
+    /// Takes a place among the connections with a credential, and begins to answer a request; none if all of those are
+    /// being used.
     pub fn admit(&self) -> Option<Answering> {
         let places = &self.0.places;
         let mut table = places.table.lock();

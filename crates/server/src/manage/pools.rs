@@ -107,7 +107,8 @@ pub struct NewPool {
     /// Those of the disks once more that are to be wiped, although they hold something, which is lost then.
     #[serde(default)]
     pub wipe: Vec<String>,
-    /// Keys of a table `[[pool]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`, or `ram` and `512MiB`.
+    /// Keys of a table `[[pool]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`,
+    /// or `ram` and `512MiB`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
@@ -160,11 +161,12 @@ pub struct NewLogicalDisk {
     /// Whether its requests are cached; so unless given.
     #[serde(default = "yes")]
     pub cached: bool,
-    /// When what is written reaches the disks, at the latest: `write-back`, which is so unless given, `write-through` or `write-around`. The
-    /// stricter of this and the pool's mode counts.
+    /// When what is written reaches the disks, at the latest: `write-back`, which is so unless given, `write-through`
+    /// or `write-around`. The stricter of this and the pool's mode counts.
     #[serde(default)]
     pub mode: Option<String>,
-    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others: a multiple of 4,096.
+    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others: a multiple
+    /// of 4,096.
     #[serde(default)]
     pub pinned_ram_bytes: u64,
 }

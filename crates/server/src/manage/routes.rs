@@ -269,7 +269,8 @@ async fn settings(State(server): Server, name: Name) -> Answer<Response> {
     Ok(([(ETAG, tag::of_settings(&settings))], Json(settings)).into_response())
 }
 
-/// What the volume's cache would do with another policy or another size, by a sample of what was asked since it was opened.
+/// What the volume's cache would do with another policy or another size, by a sample of what was asked since it was
+/// opened.
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/what-if",
@@ -318,7 +319,8 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
     blocking(server, move |server| server.flush(Some(&name))).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Starts to write everything that is dirty back to a volume's backend, after which the backend can be used without its cache.
+/// Starts to write everything that is dirty back to a volume's backend, after which the backend can be used without its
+/// cache.
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/detach",
@@ -391,7 +393,8 @@ async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<Detac
     get,
     path = "/metrics",
     responses(
-        (status = 200, description = "What was asked for", body = String, content_type = "application/openmetrics-text"),
+        (status = 200, description = "What was asked \
+            for", body = String, content_type = "application/openmetrics-text"),
     )
 )]
 async fn all_metrics(State(server): Server) -> Answer<Response> {

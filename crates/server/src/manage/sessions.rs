@@ -1,8 +1,9 @@
-//! The pages that are signed in: a token or the code of an address is given once, and a cookie stands for it from then on.
+//! The pages that are signed in: a token or the code of an address is given once, and a cookie stands for it from then
+//! on.
 //!
-//! The cookie is a random number of 256 bits, of which only a hash is kept, for twelve hours. Scripts cannot read it (`HttpOnly`), and
-//! browsers do not send it with requests that other sites cause (`SameSite=Strict`). Its name is of this process alone: browsers have one jar for all
-//! ports of a machine, and another server there has its own.
+//! The cookie is a random number of 256 bits, of which only a hash is kept, for twelve hours. Scripts cannot read it
+//! (`HttpOnly`), and browsers do not send it with requests that other sites cause (`SameSite=Strict`). Its name is of
+//! this process alone: browsers have one jar for all ports of a machine, and another server there has its own.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -122,7 +123,8 @@ impl Sessions {
         self.addresses.give(right, owner)
     }
 
-    /// Signs a page in by such a code, as [`begin`](Self::begin); none if the code was used, is too old or never was one.
+    /// Signs a page in by such a code, as [`begin`](Self::begin); none if the code was used, is too old or never was
+    /// one.
     ///
     /// # Errors
     /// The system has no random numbers.

@@ -1,8 +1,9 @@
 //! Tags of what can be changed, so that nobody changes what is not any more what they saw.
 //!
-//! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`). A volume's tag is that of its settings, a pool's that of its disks and
-//! logical disks without their figures: what a request may change, and nothing that changes by itself. A dry run that would wipe disks has one of
-//! these disks, so that no other is wiped that has come to the path of one meanwhile.
+//! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`). A volume's tag is that of its settings, a pool's
+//! that of its disks and logical disks without their figures: what a request may change, and nothing that changes by
+//! itself. A dry run that would wipe disks has one of these disks, so that no other is wiped that has come to the path
+//! of one meanwhile.
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;

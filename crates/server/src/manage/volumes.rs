@@ -13,7 +13,8 @@ pub struct NewVolume {
     pub name: String,
     /// The slow storage, whose data stays: a block device or a regular file, by an absolute path.
     pub backend: String,
-    /// Keys of a table `[[volume]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`, or `ram` and `512MiB`.
+    /// Keys of a table `[[volume]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`,
+    /// or `ram` and `512MiB`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }

@@ -140,7 +140,8 @@ pub fn persistent_out(call: Call<'_>) -> Handled {
     if changed.lasts() || guard.lasts() {
         let kept = call.unit.keep_reservations(&changed);
         if let Err(error) = kept {
-            tracing::error!(event = "reservations-not-saved", export = call.unit.name(), %error, "reservations cannot be saved");
+            tracing::error!(event = "reservations-not-saved", export = call.unit.name(), %error, "reservations cannot \
+                be saved");
             return Err(Sense::new(key::HARDWARE_ERROR, code::INTERNAL_TARGET_FAILURE).into());
         }
     }

@@ -115,8 +115,10 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
         let path = directory.path();
         std::fs::File::create(path.join("disk.img")).unwrap().set_len(BLOCKS * BLOCK).unwrap();
         let text = format!(
-            "listen = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[api]\nlisten = \"unix:{0}/api.sock\"\n[[volume]]\nname = \"v\"\n\
-             backend = \"{0}/disk.img\"\nflash = \"{0}/cache.img\"\nflash-size = \"16MiB\"\nerase-unit = \"256KiB\"\nram = \"4MiB\"\n",
+            "listen = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[api]\nlisten = \"unix:{0}/api.sock\"\n[[volume]]\nname \
+             = \"v\"\n\
+             backend = \"{0}/disk.img\"\nflash = \"{0}/cache.img\"\nflash-size = \"16MiB\"\nerase-unit = \
+             \"256KiB\"\nram = \"4MiB\"\n",
             path.display()
         );
         let server =

@@ -24,7 +24,8 @@ const SKIPPED: [(&str, usize, &str); 5] = [
 /// Failed tests, and the reason why the target is correct.
 const FAILED: [(&str, &str); 1] = [(
     "GetLBAStatus.UnmapSingle",
-    "asks for the status of block n + 1 and expects that of block n + 8, where a physical block has 8 logical ones: SBC-3, section 5.6, \
+    "asks for the status of block n + 1 and expects that of block n + 8, where a physical block has 8 logical ones: \
+     SBC-3, section 5.6, \
      wants the block that was asked for",
 )];
 

@@ -260,7 +260,8 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
     }
     if is_of_ram(cache.latency_mean_us) {
         told.push(
-            "RAM answers writes before they are on flash. A client that flushes waits for the flash; the latency does not include that."
+            "RAM answers writes before they are on flash. A client that flushes waits for the flash; the latency does \
+             not include that."
                 .to_owned(),
         );
     }

@@ -1,8 +1,10 @@
-//! Which cache to buy and how to set it: of all that a catalogue offers, the cheapest that answers fast enough and lasts long enough.
+//! Which cache to buy and how to set it: of all that a catalogue offers, the cheapest that answers fast enough and
+//! lasts long enough.
 //!
-//! What is bought (devices, RAM) costs; how it is set (policy, admission, write mode, over-provisioning) does not. So purchases are looked at by
-//! price. For each, every way to set it is estimated from policies alone, over a sample where the trace is long; those that may meet the targets
-//! are run exactly, as the whole cache that a server runs, the most promising first. The search ends where nothing cheaper is left.
+//! What is bought (devices, RAM) costs; how it is set (policy, admission, write mode, over-provisioning) does not. So
+//! purchases are looked at by price. For each, every way to set it is estimated from policies alone, over a sample
+//! where the trace is long; those that may meet the targets are run exactly, as the whole cache that a server runs, the
+//! most promising first. The search ends where nothing cheaper is left.
 
 mod alone;
 mod answer;
@@ -141,7 +143,8 @@ pub enum AdviseError {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error(
-        "{trace}: its times are no clock, and nothing can be said per year: {refusal}; expected --years 0, which asks for no lifetime, and no \
+        "{trace}: its times are no clock, and nothing can be said per year: {refusal}; expected --years 0, which asks \
+         for no lifetime, and no \
          waiting-price-per-hour"
     )]
     NoTimes { trace: String, refusal: String },

@@ -1,6 +1,7 @@
 //! Arrivals of requests at an array: at the trace's times, or when others are answered.
 //!
-//! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and closed systems.
+//! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and
+//! closed systems.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,12 +1,12 @@
 //! The devices of a tier. Each serves a number of accesses in parallel, first come, first served.
 //!
-//! Source: the queue G/D/c of queueing theory, one for each device. Latencies are those of the device, as in Moon, Reddy: Adaptive
-//! policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section VI.B, which has no
-//! queues.
+//! Source: the queue G/D/c of queueing theory, one for each device. Latencies are those of the device, as in Moon,
+//! Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST
+//! 2016, section VI.B, which has no queues.
 //!
-//! Blocks are striped over the devices by number. A device with a seek time and a transfer rate serves the blocks of a request as one run.
-//! The first takes the latency, each further one its transfer. The planes and buses of an SSD are not modelled one by one: its channels
-//! give its parallelism.
+//! Blocks are striped over the devices by number. A device with a seek time and a transfer rate serves the blocks of a
+//! request as one run. The first takes the latency, each further one its transfer. The planes and buses of an SSD are
+//! not modelled one by one: its channels give its parallelism.
 
 use flashwise_core::access::Op;
 use flashwise_device::TierModel;

@@ -1,6 +1,7 @@
 //! When requests come, and how long they waited once they are answered.
 //!
-//! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and closed systems.
+//! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and
+//! closed systems.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,8 +17,8 @@ pub struct Waits {
     pub arrivals: Arrivals,
     /// From the arrival of a request to its answer.
     pub latencies: Latencies,
-    /// The work that the busiest device of the cache was asked to do, background included, per time of its channels; above 1 it cannot
-    /// keep up. None if no time passed.
+    /// The work that the busiest device of the cache was asked to do, background included, per time of its channels;
+    /// above 1 it cannot keep up. None if no time passed.
     pub cache_utilisation: Option<f64>,
     /// The same of the storage.
     pub storage_utilisation: Option<f64>,
@@ -136,8 +137,8 @@ impl Clients {
         }
     }
 
-    /// Whether a request of a closed loop has to wait for the answer to another, where `unanswered` are under way of which nobody knows yet
-    /// when they are answered.
+    /// Whether a request of a closed loop has to wait for the answer to another, where `unanswered` are under way of
+    /// which nobody knows yet when they are answered.
     pub fn waits_for_answer(&self, unanswered: usize) -> bool {
         match self.arrivals {
             Arrivals::Closed { depth } => self.under_way.len() + unanswered >= depth as usize,
@@ -150,8 +151,8 @@ impl Clients {
         self.under_way.peek().map(|Reverse(done_ns)| *done_ns)
     }
 
-    /// When the next request comes, which the trace has at `time_us`. In a closed loop the first answer that is known of is the one that it
-    /// waited for, if it has to wait.
+    /// When the next request comes, which the trace has at `time_us`. In a closed loop the first answer that is known
+    /// of is the one that it waited for, if it has to wait.
     pub fn arrival_ns(&mut self, time_us: u64, unanswered: usize) -> u64 {
         match self.clock_ns(time_us) {
             Some(arrival_ns) => arrival_ns,
@@ -227,7 +228,8 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// 1,000 s are 32 intervals of 32 s. A request a second waits 1 ms, but 5 ms from 600 s to 640 s. A single long wait does not count.
+    /// 1,000 s are 32 intervals of 32 s. A request a second waits 1 ms, but 5 ms from 600 s to 640 s. A single long
+    /// wait does not count.
     #[test]
     fn the_worst_interval_is_the_one_with_the_longest_mean_wait() {
         let mut intervals = Intervals::new();

@@ -1,4 +1,5 @@
-//! The work of an array in an epoch of a run, and the choice of an adaptive rule by then. Each is a row of Moon and Reddy's Figure 9.
+//! The work of an array in an epoch of a run, and the choice of an adaptive rule by then. Each is a row of Moon and
+//! Reddy's Figure 9.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section VI.C.
@@ -11,7 +12,8 @@ use crate::columns::figures;
 use crate::stretch::Stretch;
 
 figures! {
-    /// Figures of an array in an epoch. The rule's choice is null before its first decision, and for rules that do not adapt.
+    /// Figures of an array in an epoch. The rule's choice is null before its first decision, and for rules that do not
+    /// adapt.
     pub struct ArrayEpoch {
         /// Start of the epoch, in seconds since the beginning of the trace.
         start_s: f64, "s";
@@ -31,7 +33,8 @@ figures! {
         cache_wear_rate: f64, "share of endurance a second";
         /// `f_s`: share of the storage's endurance used per second.
         storage_wear_rate: f64, "share of endurance a second";
-        /// The threshold at the end of the epoch: a portion, blocks or references. Null also if every length is admitted.
+        /// The threshold at the end of the epoch: a portion, blocks or references. Null also if every length is
+        /// admitted.
         threshold: Option<f64>, "as the rule has it";
         /// Position among the thresholds, from 0 to 1; at 1 everything is admitted.
         threshold_position: Option<f64>, "share";

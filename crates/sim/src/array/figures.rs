@@ -29,7 +29,8 @@ figures! {
         latency_p999_us: f64, "us", "p99.9", "";
         /// The longest latency.
         latency_max_us: f64, "us", "max", "";
-        /// Mean latency of the worst interval. A run has at most 48 equal ones, unless they exceed an hour. None if requests do not wait.
+        /// Mean latency of the worst interval. A run has at most 48 equal ones, unless they exceed an hour. None if
+        /// requests do not wait.
         latency_worst_us: Option<f64>, "us";
         /// Start of that interval, after the first counted request.
         latency_worst_after_s: Option<f64>, "s";
@@ -37,9 +38,11 @@ figures! {
         latency_worst_seconds: Option<f64>, "s";
         /// Requests answered per second of a closed loop.
         requests_per_s: Option<f64>, "requests a second", "requests/s", "";
-        /// The work of the busiest device of the cache, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
+        /// The work of the busiest device of the cache, per time of its channels. Above 1 it cannot keep up. None if
+        /// requests do not wait.
         cache_utilisation: Option<f64>, "share", "cache use", "work of the busiest device, per time of its channels";
-        /// The work of the busiest device of the storage, per time of its channels. Above 1 it cannot keep up. None if requests do not wait.
+        /// The work of the busiest device of the storage, per time of its channels. Above 1 it cannot keep up. None if
+        /// requests do not wait.
         storage_utilisation: Option<f64>, "share", "storage use", "the same";
         /// Lifetime of the array: that of the tier that wears out first.
         lifetime_years: f64, "years", "lifetime years", "of the array, cache and storage", Show::Rate;
@@ -109,7 +112,8 @@ mod tests {
     use flashwise_core::tiers::YEAR_SECONDS;
     use flashwise_device::paper;
 
-    /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
+    /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op
+    /// in 2 s:
     ///
     ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
     ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second

@@ -1,8 +1,8 @@
 //! Mean, percentiles and maximum of latencies, counted from device latencies or simulated with waits.
 //!
-//! Source: percentiles by nearest rank: the least latency that this share does not exceed. Those of waits come from Tene's HdrHistogram,
-//! whose buckets are at most a thousandth of their value wide. So a percentile may be too great by a thousandth, but never exceeds the
-//! maximum.
+//! Source: percentiles by nearest rank: the least latency that this share does not exceed. Those of waits come from
+//! Tene's HdrHistogram, whose buckets are at most a thousandth of their value wide. So a percentile may be too great by
+//! a thousandth, but never exceeds the maximum.
 
 use flashwise_core::access::Op;
 use flashwise_core::account::Counts;
@@ -32,8 +32,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Returns the latencies of accesses that do not wait: each takes its device's latency for a block of this many bytes. All figures are
-    /// exact. `ram_hits` further accesses take no time.
+    /// Returns the latencies of accesses that do not wait: each takes its device's latency for a block of this many
+    /// bytes. All figures are exact. `ram_hits` further accesses take no time.
     pub fn of_devices(array: &Array, counts: &Counts, ram_hits: u64, block_bytes: u64) -> Latencies {
         let (cache, storage) = (&array.cache.device, &array.storage.device);
         let [read, write] = [Op::Read as usize, Op::Write as usize];
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use flashwise_device::paper;
 
-    /// 1,000 accesses: 900 read hits of 40 us; 50 read misses and 45 writes, 200 us either way; 5 refused writes of 1,000 us. So 95 % and
-    /// 99 % take up to 200 us, 99.9 % and the maximum 1,000 us.
+    /// 1,000 accesses: 900 read hits of 40 us; 50 read misses and 45 writes, 200 us either way; 5 refused writes of
+    /// 1,000 us. So 95 % and 99 % take up to 200 us, 99.9 % and the maximum 1,000 us.
     #[test]
     fn percentiles_of_device_latencies_are_those_of_the_nearest_rank() {
         let mut counts = Counts { hits: [900, 30], admissions: [20, 15], bypasses: [30, 5], written_back: 7 };

@@ -175,8 +175,8 @@ pub fn storage_bytes(trace: &Trace) -> u64 {
     2 * trace.whole_unique_blocks() * trace.block_size_bytes()
 }
 
-/// Returns cache and storage for a cache of `capacity_blocks`: the devices of `array`, with the cache's capacity, and storage of
-/// `storage_bytes`.
+/// Returns cache and storage for a cache of `capacity_blocks`: the devices of `array`, with the cache's capacity, and
+/// storage of `storage_bytes`.
 pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_bytes: u64) -> Setting {
     Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
 }
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(rates.map(printed), ["2.16e-8", "4.98e-9", "3.00e-8", "3.54e-8"]);
     }
 
-    /// The paper divides by rates as it prints them, with three digits: 1 / 4.98e-9 s are 6.37 years, 1 / 3.54e-8 s are 0.90. The exact
-    /// rates, 4.9833e-9 and 3.54375e-8, give 6.36 and 0.89.
+    /// The paper divides by rates as it prints them, with three digits: 1 / 4.98e-9 s are 6.37 years, 1 / 3.54e-8 s are
+    /// 0.90. The exact rates, 4.9833e-9 and 3.54375e-8, give 6.36 and 0.89.
     #[test]
     fn the_case_study_has_the_papers_lifetimes() {
         let [one, two] = case_study();
@@ -250,7 +250,8 @@ mod tests {
         let rows = [
             (
                 "[cahce]\n".to_owned(),
-                "a.toml, line 1: unknown key 'cahce' (did you mean 'cache'?); expected one of: cache, storage, workload",
+                "a.toml, line 1: unknown key 'cahce' (did you mean 'cache'?); expected one of: cache, storage, \
+                 workload",
             ),
             (
                 format!("{tier}devices = 0"),
@@ -270,7 +271,8 @@ mod tests {
             ),
             (
                 "[workload]".to_owned(),
-                "a.toml, line 1: workload is not an array of tables; expected a line [[workload]] for each workload, with its keys below",
+                "a.toml, line 1: workload is not an array of tables; expected a line [[workload]] for each workload, \
+                 with its keys below",
             ),
             ("[cache]\ndevice = \"ssd.toml\"".to_owned(), "ssd.toml"),
             (

@@ -1,11 +1,11 @@
 //! The plans of a whole cache that queue at the devices of an array, in order of time.
 //!
-//! Source: the devices as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016. [`Step`] defines which steps may overlap.
+//! Source: the devices as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays
+//! through workload sampling. MSST 2016. [`Step`] defines which steps may overlap.
 //!
-//! All plans of a request come at once, and it is answered when all steps that it [awaits](Step::is_awaited) are done. Steps that only
-//! make room, or are planned at ticks, run in the background. A step queues at its device, first come, first served, once the steps that
-//! it needs are done:
+//! All plans of a request come at once, and it is answered when all steps that it [awaits](Step::is_awaited) are done.
+//! Steps that only make room, or are planned at ticks, run in the background. A step queues at its device, first come,
+//! first served, once the steps that it needs are done:
 //!
 //! - a read of flash needs the append that wrote the page,
 //! - a write or an append those that fill its frames,
@@ -15,8 +15,8 @@
 //!
 //! Flushes, resets and memory take no time of their own.
 //!
-//! Decisions do not depend on these times: for the cache each step is done at once, so blocks are clean before their write-back ends.
-//! [Pauses](Step::Pause) that slow writers follow the times of the trace.
+//! Decisions do not depend on these times: for the cache each step is done at once, so blocks are clean before their
+//! write-back ends. [Pauses](Step::Pause) that slow writers follow the times of the trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -30,8 +30,8 @@ use super::Arrivals;
 use super::channels::Channels;
 use super::clients::{Clients, Waits};
 
-/// Largest number of unfinished tasks. It is exceeded only if devices are hours behind. Tasks beyond it run early, which keeps the devices
-/// equally busy.
+/// Largest number of unfinished tasks. It is exceeded only if devices are hours behind. Tasks beyond it run early,
+/// which keeps the devices equally busy.
 const TASKS_MAX: usize = 1 << 20;
 /// Start of the numbers of runs that are not a client's request.
 const OWN_RUN: u64 = 1 << 63;
@@ -420,7 +420,8 @@ mod tests {
     use flashwise_core::step::{Cause, LogRecord};
     use flashwise_device::tier_model_of_option;
 
-    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each. Units have 16 pages.
+    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each. Units
+    /// have 16 pages.
     fn plans(arrivals: &str) -> Plans {
         let tier = |device: &str| tier_model_of_option("test", &format!("{device}:channels=1")).unwrap();
         let model = ArrayModel { cache: tier("slc"), storage: tier("mlc") };
@@ -507,7 +508,8 @@ mod tests {
         assert_eq!(latencies("trace", &[(0, read.to_vec()), (0, flush.to_vec())]), [200.0, 600.0]);
     }
 
-    /// The write is in memory. Its page is written until 400 us and read after that; the next fill of its frame does not wait.
+    /// The write is in memory. Its page is written until 400 us and read after that; the next fill of its frame does
+    /// not wait.
     #[test]
     fn a_write_is_answered_from_memory_and_its_page_is_read_once_it_is_written() {
         let new = frame(1);

@@ -1,20 +1,20 @@
 //! Requests that queue at the devices of an array, in order of time.
 //!
-//! Source: open and closed loops as in Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006. Devices and
-//! their accesses as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, Figures 2 and 3, whose arrows take time here.
+//! Source: open and closed loops as in Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI
+//! 2006. Devices and their accesses as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of
+//! mixed SSD arrays through workload sampling. MSST 2016, Figures 2 and 3, whose arrows take time here.
 //!
 //! All block accesses of a request come at once, and it is answered when the last of them is:
 //!
 //! - A read hit in RAM is answered at once.
 //! - A hit and an admitted write access the cache; a read miss and a refused write access the storage.
 //! - An admitted read miss is written to the cache in the background, once the storage has read it.
-//! - An evicted dirty block is written back in the background. It is read from the cache, behind the accesses of the evicting request,
-//!   then written to the storage. (The wear model ignores that read: reads wear nothing.)
+//! - An evicted dirty block is written back in the background. It is read from the cache, behind the accesses of the
+//!   evicting request, then written to the storage. (The wear model ignores that read: reads wear nothing.)
 //!
-//! Background work queues at the devices like any other, first come, first served. A block counts as cached from the access that admits
-//! it, even while the storage still reads it. In a closed loop, requests are not slowed when write-back falls behind: the storage's
-//! utilisation shows it.
+//! Background work queues at the devices like any other, first come, first served. A block counts as cached from the
+//! access that admits it, even while the storage still reads it. In a closed loop, requests are not slowed when
+//! write-back falls behind: the storage's utilisation shows it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +27,8 @@ use super::Arrivals;
 use super::channels::Channels;
 use super::clients::{Clients, Waits};
 
-/// Largest backlog of waiting work: 16 MiB. It is exceeded only if devices are hours behind. Work beyond it starts at once, which keeps
-/// the devices equally busy.
+/// Largest backlog of waiting work: 16 MiB. It is exceeded only if devices are hours behind. Work beyond it starts at
+/// once, which keeps the devices equally busy.
 const PENDING_MAX: usize = 1 << 20;
 
 /// One block access and its outcome.
@@ -62,7 +62,8 @@ pub(crate) struct Queues {
     evicted: Vec<u32>,
 }
 
-/// Background work and its time. The order at equal times does not matter: background work on a tier always takes equally long.
+/// Background work and its time. The order at equal times does not matter: background work on a tier always takes
+/// equally long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     at_ns: u64,
@@ -193,7 +194,8 @@ mod tests {
 
     const ADMIT: Outcome<u32> = Outcome::Admit { evicted: None };
 
-    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, with one channel each unless changed.
+    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, with one channel each
+    /// unless changed.
     fn queues(cache: &str, storage: &str, arrivals: &str) -> Queues {
         let tier = |device: &str, keys: &str| tier_model_of_option("test", &format!("{device}:{keys}")).unwrap();
         let model = ArrayModel { cache: tier("slc", cache), storage: tier("mlc", storage) };
@@ -248,7 +250,8 @@ mod tests {
         near(waits.storage_utilisation, 400.0 / 300.0);
     }
 
-    /// At twice the speed, requests come at 0, 5, 10, 105 and 150 us. With spare channels each waits for its own device only.
+    /// At twice the speed, requests come at 0, 5, 10, 105 and 150 us. With spare channels each waits for its own device
+    /// only.
     #[test]
     fn with_channels_to_spare_a_request_takes_as_long_as_its_longest_access() {
         let mut queues = queues("channels=8", "channels=8", "trace:speed=2");
@@ -326,14 +329,16 @@ mod tests {
                 queues.access(&Served { block, counted, ..access(request, time_us, Op::Read, &Outcome::Bypass) });
             }
         }
-        // Each device has a block of each request: the first takes 200 us, the second waits 100 us, and the third waits 200 us.
+        // Each device has a block of each request: the first takes 200 us, the second waits 100 us, and the third waits
+        // 200 us.
         let waits = queues.finish();
         assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), (350.0, 400.0));
         // The counted access of the second request and both of the third, in 100 us: two of them on one device.
         near(waits.storage_utilisation, 400.0 / 100.0);
     }
 
-    /// 3,000 misses come at once to a storage that takes 200 us each. Their fills start after them, or at most 5 of them wait.
+    /// 3,000 misses come at once to a storage that takes 200 us each. Their fills start after them, or at most 5 of
+    /// them wait.
     #[test]
     fn where_devices_are_far_behind_memory_is_bounded_and_the_work_is_the_same() {
         let run = |pending_max: usize| {

@@ -1,7 +1,8 @@
-//! Admission rules as users write them for many runs: lists and ranges of an option's values, and timeframes as a share of a trace.
+//! Admission rules as users write them for many runs: lists and ranges of an option's values, and timeframes as a share
+//! of a trace.
 //!
-//! `probability:p=0.1..0.9:0.2` is five rules, `adaptive:target=200us,400us,1ms,kind=size` three: an item without `=` is another value of
-//! the option before it. `timeframe=1%` is a hundredth of the trace's duration.
+//! `probability:p=0.1..0.9:0.2` is five rules, `adaptive:target=200us,400us,1ms,kind=size` three: an item without `=`
+//! is another value of the option before it. `timeframe=1%` is a hundredth of the trace's duration.
 
 use flashwise_core::admission::{RULES, Spec};
 use flashwise_core::options::{Kind, OptionError};
@@ -172,7 +173,8 @@ mod tests {
         assert_eq!(list("hotness:min=2..4:1,9"), "hotness:min=2 hotness:min=3 hotness:min=4 hotness:min=9");
         assert_eq!(
             list("adaptive:target=200us,1ms,kind=size,hotness"),
-            "adaptive:target=200us,kind=size adaptive:target=200us,kind=hotness adaptive:target=1ms,kind=size adaptive:target=1ms,kind=hotness"
+            "adaptive:target=200us,kind=size adaptive:target=200us,kind=hotness adaptive:target=1ms,kind=size \
+             adaptive:target=1ms,kind=hotness"
         );
         assert_eq!(
             list("adaptive:target=200us..600us:200us"),

@@ -12,7 +12,8 @@ use flashwise_core::policy::{Info, POLICIES, Spec};
 use crate::layout_name::LayoutName;
 use crate::wlfc::System;
 
-const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache \
+const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in \
+    search of flash cache \
      offline optimality. USENIX ATC 2016";
 
 const fn least_hits(default: &'static str) -> Parameter {
@@ -20,7 +21,8 @@ const fn least_hits(default: &'static str) -> Parameter {
         name: "r",
         kind: Kind::Count(0, u32::MAX as u64),
         default,
-        meaning: "insertions with fewer read hits are left out: R_N of Table 1; 0 leaves none out, 1 those that are evicted unread",
+        meaning: "insertions with fewer read hits are left out: R_N of Table 1; 0 leaves none out, 1 those that are \
+            evicted unread",
     }
 }
 const MINIMUM: Parameter = Parameter {
@@ -39,7 +41,8 @@ const SHARE: Parameter = Parameter {
     name: "share",
     kind: Kind::Number(0.0, f64::MAX),
     default: "",
-    meaning: "the budget, as a share of the erasures that the algorithm has without one: m+ for m_t, c for c_t, h for h_t",
+    meaning: "the budget, as a share of the erasures that the algorithm has without one: m+ for m_t, c for c_t, h for \
+        h_t",
 };
 const OF: Parameter = Parameter {
     name: "of",
@@ -59,14 +62,16 @@ const CFR: Parameter = Parameter {
     name: "cfr",
     kind: Kind::Text,
     default: "exact",
-    meaning: "do not copy forward blocks that are not read again: CFR of Table 1; exact finds them by their last hit, a number by that \
+    meaning: "do not copy forward blocks that are not read again: CFR of Table 1; exact finds them by their last hit, \
+        a number by that \
          many earlier rounds, 0 copies every cached block",
 };
 const ORDER: Parameter = Parameter {
     name: "order",
     kind: Kind::Choice(&["evict", "arrival"]),
     default: "evict",
-    meaning: "order in which the write buffer is cut into erase units: by the time when blocks leave, E of Table 1, or by arrival",
+    meaning: "order in which the write buffer is cut into erase units: by the time when blocks leave, E of Table 1, or \
+        by arrival",
 };
 const BUFFERS: Parameter = Parameter {
     name: "buffers",
@@ -221,7 +226,8 @@ impl Algorithm {
         self.info.offline
     }
 
-    /// Layout of blocks on flash: `in-place`, `containers`, `unit` for one erase unit per block, or that of a cache of buckets.
+    /// Layout of blocks on flash: `in-place`, `containers`, `unit` for one erase unit per block, or that of a cache of
+    /// buckets.
     pub fn layout(&self) -> &'static str {
         match &self.method {
             Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "in-place",
@@ -243,8 +249,9 @@ impl Algorithm {
         matches!(self.method, Method::ContainerPolicy(_))
     }
 
-    /// The replacement policy, for any layout; `None` if it has a layout of its own. Only a policy counts the blocks that leave when others
-    /// come. Offline algorithms on flash drop blocks before, and other caches evict whole units or buckets.
+    /// The replacement policy, for any layout; `None` if it has a layout of its own. Only a policy counts the blocks
+    /// that leave when others come. Offline algorithms on flash drop blocks before, and other caches evict whole units
+    /// or buckets.
     pub fn policy(&self) -> Option<&Spec> {
         match &self.method {
             Method::Policy(policy) => Some(policy),

@@ -2,12 +2,13 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.2, Algorithm H_T.
 //!
-//! A budget that is a share refers to the erasures that the algorithm has without it, as in section 6.3: "from 25%-75% of the EPBPD
-//! necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same budget.
+//! A budget that is a share refers to the erasures that the algorithm has without it, as in section 6.3: "from 25%-75%
+//! of the EPBPD necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same
+//! budget.
 //!
-//! Departures from the paper: Step 2 derives the number of insertions directly from the budget. But the erasures of an insertion depend on
-//! which others are left out. So here reruns search for the number to leave out until the budget is met. The search is between the largest
-//! number that was too few and the smallest that was enough.
+//! Departures from the paper: Step 2 derives the number of insertions directly from the budget. But the erasures of an
+//! insertion depend on which others are left out. So here reruns search for the number to leave out until the budget is
+//! met. The search is between the largest number that was too few and the smallest that was enough.
 
 /// A budget is met if at least this share of it is used.
 const CLOSE: f64 = 0.98;
@@ -21,7 +22,8 @@ pub(super) struct Within<'a> {
 }
 
 impl Within<'_> {
-    /// Returns the number of insertions to leave out: of the numbers tried with at most `budget` erasures, that with the most erasures.
+    /// Returns the number of insertions to leave out: of the numbers tried with at most `budget` erasures, that with
+    /// the most erasures.
     pub fn budget(&self, budget: f64) -> u64 {
         let is_close = |erasures: u64| erasures as f64 >= CLOSE * budget || erasures as f64 > budget - 1.0;
         let all = (self.erasures)(0);

@@ -1,19 +1,20 @@
-//! C and its variants: container-optimised placement. Blocks gather in a write buffer of several erase units. They are cut into units by
-//! the time when they will leave the cache, and written to host-managed flash one unit at a time. The unit with the fewest valid blocks is
-//! erased when space is needed, and its valid blocks go back into the write buffer.
+//! C and its variants: container-optimised placement. Blocks gather in a write buffer of several erase units. They are
+//! cut into units by the time when they will leave the cache, and written to host-managed flash one unit at a time. The
+//! unit with the fewest valid blocks is erased when space is needed, and its valid blocks go back into the write
+//! buffer.
 //!
 //! Source: Cheng et al., USENIX ATC 2016, sections 3.3, 3.5 and 4, Figures 2 to 4.
 //!
-//! A block on flash is valid from the seal of its unit until it leaves the cache. Then it is evict-pending or, once overwritten, invalid
-//! (Figure 4). Both leave a unit's priority, V, and neither is read again, so they are one state here. Blocks that leave while in the
-//! write buffer are removed at once and never written.
+//! A block on flash is valid from the seal of its unit until it leaves the cache. Then it is evict-pending or, once
+//! overwritten, invalid (Figure 4). Both leave a unit's priority, V, and neither is read again, so they are one state
+//! here. Blocks that leave while in the write buffer are removed at once and never written.
 //!
 //! Departures from the paper:
 //!
 //! - The write buffer is sorted when it is full, not kept sorted: the units are the same.
-//! - CFR: "exact" takes the time of a block's last hit from the plan, which no number of rounds quite finds. A round marks the insertions
-//!   with a useless copy. Later rounds no longer copy their blocks after that many hits. Rounds differ in their copies but not in the
-//!   cache's contents, so such a copy would be useless again.
+//! - CFR: "exact" takes the time of a block's last hit from the plan, which no number of rounds quite finds. A round
+//!   marks the insertions with a useless copy. Later rounds no longer copy their blocks after that many hits. Rounds
+//!   differ in their copies but not in the cache's contents, so such a copy would be useless again.
 //! - A unit is free when it is collected, and erased when it is written again.
 //! - Blocks in the write buffer at the end of the trace are not written.
 
@@ -30,7 +31,8 @@ use super::settings::Geometry;
 use super::write_buffer::{Cause, UnitBuffer};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
 
-/// Returns a cache for `plan` on host-managed flash, trained in as many earlier rounds as allowed. `progress` may end these.
+/// Returns a cache for `plan` on host-managed flash, trained in as many earlier rounds as allowed. `progress` may end
+/// these.
 pub(super) fn containers<'a>(
     stream: &'a FlashStream,
     plan: &'a Plan,

@@ -1,6 +1,7 @@
 //! Measures of endurance; the only definition of these figures.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
+//! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for
+//! FUE.
 
 use std::ops::Deref;
 
@@ -55,14 +56,14 @@ impl Endurance {
         self.days.map(|days| self.erasures() as f64 / f64::from(self.units()) / days)
     }
 
-    /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, including copies of host and device. Hits in
-    /// RAM do not count. `None` if no page was programmed.
+    /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, including copies of host
+    /// and device. Hits in RAM do not count. `None` if no page was programmed.
     pub fn fue(&self) -> Option<f64> {
         ratio(self.flash_hits(), self.device.programs())
     }
 
-    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: the read hit ratio, weighted by `alpha`, plus the saved
-    /// erasures, both relative to M+. `None` if M+ has no hit or no erasure.
+    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: the read hit ratio, weighted by
+    /// `alpha`, plus the saved erasures, both relative to M+. `None` if M+ has no hit or no erasure.
     pub fn wfue(&self, alpha: f64, m_plus: &Endurance) -> Option<f64> {
         let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);
         let saved = (erasures - self.erasures() as f64) / erasures;

@@ -1,13 +1,13 @@
 //! Flash wear of caches, compared with the offline optimum, on modelled devices.
 //!
-//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
-//! offline optimality. USENIX ATC 2016.
+//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash
+//! cache offline optimality. USENIX ATC 2016.
 //!
-//! Accesses are counted per block, and only reads count for hits. [`crate::offline`] decides for the offline algorithms. Here their
-//! decisions become caches (`planned.rs`) that run like all others. Their layout is in place behind the translation layer of a
-//! conventional SSD, in containers on host-managed flash, or one erase unit for each block. Replacement policies run in place too,
-//! container policies on host-managed flash. Every algorithm of a size has the same flash, including spare erase units, and the same RAM.
-//! RAM that its buffers leave is its read cache.
+//! Accesses are counted per block, and only reads count for hits. [`crate::offline`] decides for the offline
+//! algorithms. Here their decisions become caches (`planned.rs`) that run like all others. Their layout is in place
+//! behind the translation layer of a conventional SSD, in containers on host-managed flash, or one erase unit for each
+//! block. Replacement policies run in place too, container policies on host-managed flash. Every algorithm of a size
+//! has the same flash, including spare erase units, and the same RAM. RAM that its buffers leave is its read cache.
 
 mod algorithm;
 mod budget;
@@ -76,8 +76,8 @@ pub(crate) fn perform_by<H: Performs>(
     }
 }
 
-/// Performs the decisions of `plan` over `stream` on a device of its own. The counts have no days, because a stream has no times.
-/// `progress` may end it.
+/// Performs the decisions of `plan` over `stream` on a device of its own. The counts have no days, because a stream has
+/// no times. `progress` may end it.
 pub fn perform(
     stream: &FlashStream,
     plan: &Plan,

@@ -33,8 +33,8 @@ type Performed<'a> = &'a (dyn Fn(&OfflineRun, &FlashStream, &Plan) -> Ran + Sync
 /// A run's index and its result.
 type Done = (usize, Ran);
 
-/// Makes a plan for each of `runs` over `trace` and runs it. The first `warmup` accesses are not counted; the others take this many
-/// `days`. `progress` may end it.
+/// Makes a plan for each of `runs` over `trace` and runs it. The first `warmup` accesses are not counted; the others
+/// take this many `days`. `progress` may end it.
 pub(crate) fn run_offline(
     trace: &Trace,
     warmup: u64,

@@ -1,7 +1,7 @@
 //! Plans as caches: a plan is a policy that has read the future.
 //!
-//! The plan holds the decisions; a [`Placed`] places the blocks. Such a cache runs like any other, but only behind the read cache and over
-//! the trace that the plan was made for.
+//! The plan holds the decisions; a [`Placed`] places the blocks. Such a cache runs like any other, but only behind the
+//! read cache and over the trace that the plan was made for.
 
 use flashwise_core::access::Access;
 use flashwise_core::block_cache::{BlockCache, Tally};

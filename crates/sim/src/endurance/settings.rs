@@ -1,7 +1,7 @@
 //! Parts of a flash cache and its DRAM, except algorithm and size.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, which includes a write buffer of 4
-//! erase units, and 7 % over-provisioning.
+//! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, which includes a
+//! write buffer of 4 erase units, and 7 % over-provisioning.
 
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
@@ -16,8 +16,9 @@ pub const WRITE_BUFFERS: u32 = 4;
 /// Settings shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// RAM in front of the flash, the same for all algorithms. An algorithm's write buffer or open erase units come first, and the rest is
-    /// its read cache. If these need more than the RAM, they get it: see [`Geometry::ram_used_blocks`].
+    /// RAM in front of the flash, the same for all algorithms. An algorithm's write buffer or open erase units come
+    /// first, and the rest is its read cache. If these need more than the RAM, they get it: see
+    /// [`Geometry::ram_used_blocks`].
     pub ram: Ram,
     /// Erase units of the write buffer; by default [`WRITE_BUFFERS`], or as many as fit.
     pub write_buffers: Option<u32>,
@@ -75,7 +76,8 @@ pub struct Geometry {
     pub ram_blocks: u64,
     /// Blocks of the read cache: the RAM that the buffer leaves.
     pub read_cache_blocks: usize,
-    /// Blocks of the write buffer, or of the erase units that fill up in RAM. Their contents are a part of `capacity_blocks`.
+    /// Blocks of the write buffer, or of the erase units that fill up in RAM. Their contents are a part of
+    /// `capacity_blocks`.
     pub buffer_blocks: u64,
     /// Erase units of the write buffer; 0 if there is none.
     pub write_buffers: u32,
@@ -139,8 +141,8 @@ impl Settings {
         Ok(geometry.with_buffer(u64::from(write_buffers) * u64::from(unit_pages)))
     }
 
-    /// Returns the conventional SSD below the log of a whole cache. The log has `log_pages` pages of a block, and a policy that may hold
-    /// `capacity_blocks`. Its buffers have `read_buffer_blocks` and `write_buffer_blocks`.
+    /// Returns the conventional SSD below the log of a whole cache. The log has `log_pages` pages of a block, and a
+    /// policy that may hold `capacity_blocks`. Its buffers have `read_buffer_blocks` and `write_buffer_blocks`.
     pub fn log_geometry(
         &self,
         size: &str,
@@ -279,7 +281,8 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_paper() {
-        // 1 GiB of flash: 512 units of 2 MiB; 7 % of them are 35.84. 5 % of DRAM are 13107 blocks, including 4 units of write buffer.
+        // 1 GiB of flash: 512 units of 2 MiB; 7 % of them are 35.84. 5 % of DRAM are 13107 blocks, including 4 units of
+        // write buffer.
         let found = geometry(&Settings::default(), 1 << 18, None).unwrap();
         assert_eq!((found.units, found.unit_pages, found.write_buffers), (548, 512, 4));
         assert_eq!((found.read_cache_blocks, found.buffer_blocks), (13107 - 2048, 2048));
@@ -326,9 +329,11 @@ mod tests {
         .map(Result::unwrap_err);
         let expected = [
             "erase unit: found 6KB, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
-            "size '10%' is 60KiB of flash, less than one erase unit of 64KiB; make the cache larger or erase units smaller",
+            "size '10%' is 60KiB of flash, less than one erase unit of 64KiB; make the cache larger or erase units \
+             smaller",
             "size '10%': over-provisioning of 7",
-            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB; give more DRAM, none, or smaller erase \
+            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB; give more DRAM, \
+             none, or smaller erase \
              units",
             "size '10%': found 4 write buffers of 64KiB, expected at most 3: they are a part of the DRAM of 200KiB",
             "write buffers: found 0, expected at least 1",

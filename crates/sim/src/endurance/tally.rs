@@ -12,7 +12,8 @@ use crate::offline::FlashStream;
 use crate::pace::may_end;
 use crate::stretch::Counts;
 
-/// Runs the whole plan of `cache` over `stream`, and counts after the warm-up. The counts have no days, because a stream has no times.
+/// Runs the whole plan of `cache` over `stream`, and counts after the warm-up. The counts have no days, because a
+/// stream has no times.
 pub(super) fn run<P: Placed>(
     stream: &FlashStream,
     mut cache: Planned<'_, P>,

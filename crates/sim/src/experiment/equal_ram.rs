@@ -7,8 +7,9 @@ use crate::cache_settings::Ram;
 use crate::endurance::{Geometry, ram_blocks};
 
 impl Experiment {
-    /// Returns the experiment with the same RAM, in bytes, for all cases over `trace`. A share is that of the largest cache. If buffers of one case
-    /// need more, all cases have as much. Without modelled flash the experiment stays as it is.
+    /// Returns the experiment with the same RAM, in bytes, for all cases over `trace`. A share is that of the largest
+    /// cache. If buffers of one case need more, all cases have as much. Without modelled flash the experiment stays as
+    /// it is.
     #[must_use]
     pub fn with_equal_ram(mut self, trace: &Trace, cases: &[Case]) -> Experiment {
         let block_bytes = trace.block_size_bytes();

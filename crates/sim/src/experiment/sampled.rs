@@ -1,8 +1,10 @@
-//! Experiments over samples. Each cache runs once over the sample, scaled down with it, and its counts are scaled up to the whole trace.
+//! Experiments over samples. Each cache runs once over the sample, scaled down with it, and its counts are scaled up to
+//! the whole trace.
 //!
-//! A run of the policy without rule and devices at the same size gives the relation of hits to the sample's accesses, and the error.
-//! If there is no policy, LRU gives them: see [`sampling`]. The shares of misses that are admitted and bypassed are those of the
-//! sample. Device operations scale with the blocks written because of accesses, and erase units wear like those of the smaller device.
+//! A run of the policy without rule and devices at the same size gives the relation of hits to the sample's accesses,
+//! and the error. If there is no policy, LRU gives them: see [`sampling`]. The shares of misses that are admitted and
+//! bypassed are those of the sample. Device operations scale with the blocks written because of accesses, and erase
+//! units wear like those of the smaller device.
 
 use flashwise_core::access::Op;
 use flashwise_core::account;
@@ -22,7 +24,8 @@ use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash,
 use crate::sampling::{self, Regression, Sampled};
 use crate::stretch::{Counts, Ran, Stretch};
 
-/// Runs all cases over traces that are samples, and scales the runs to the whole traces. `progress` counts block accesses of the samples.
+/// Runs all cases over traces that are samples, and scales the runs to the whole traces. `progress` counts block
+/// accesses of the samples.
 ///
 /// # Errors
 /// See [`experiment::run`]. A sample also cannot represent some layouts, arrivals and epochs.

@@ -7,8 +7,8 @@ use super::{Admission, Job};
 use crate::endurance::Algorithm;
 
 impl Job {
-    /// Returns the job's words in one spelling. Sizes are numbers with one unit, and policies and rules have only non-default options, in
-    /// the order of their tables.
+    /// Returns the job's words in one spelling. Sizes are numbers with one unit, and policies and rules have only
+    /// non-default options, in the order of their tables.
     pub fn canonical(&self) -> String {
         let word = |(name, text): (&'static str, String)| {
             let canonical = match name {

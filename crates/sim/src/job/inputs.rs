@@ -96,7 +96,8 @@ pub fn run(inputs: &[Input], jobs: &[Job], progress: &dyn Progress) -> Result<Ro
     Ok(all)
 }
 
-/// Runs jobs as [`run`] does, over the smallest samples with hit ratios within `accuracy`, or over whole traces if no sample suffices.
+/// Runs jobs as [`run`] does, over the smallest samples with hit ratios within `accuracy`, or over whole traces if no
+/// sample suffices.
 ///
 /// # Errors
 /// See [`run`].

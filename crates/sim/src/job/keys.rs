@@ -1,4 +1,5 @@
-//! The words of a job, one row each. Settings of the whole cache and of caches of buckets are words too, from their own table.
+//! The words of a job, one row each. Settings of the whole cache and of caches of buckets are words too, from their own
+//! table.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -32,7 +33,8 @@ pub enum Key {
 pub struct Field {
     name: &'static str,
     of: Of,
-    /// Placeholder of the value, and meaning, of a flag; empty for words whose flags may be lists or have notes of their own.
+    /// Placeholder of the value, and meaning, of a flag; empty for words whose flags may be lists or have notes of
+    /// their own.
     about: (&'static str, &'static str),
     read: fn(&mut Job, &str) -> Result<(), String>,
     shown: fn(&Job) -> Option<String>,
@@ -93,7 +95,8 @@ macro_rules! about {
     };
 }
 
-/// Declares the rows: a word's name, its field, the layouts that have it, its parser and format, and the help of its flag.
+/// Declares the rows: a word's name, its field, the layouts that have it, its parser and format, and the help of its
+/// flag.
 macro_rules! fields {
     ($($name:literal, $field:ident, $of:expr, $read:expr, $show:expr $(, $values:literal, $meaning:literal)?;)*) => {
         &[$(Field {
@@ -124,9 +127,11 @@ static FIELDS: &[Field] = fields! {
     "erase-unit", erase_unit, ERASE_UNITS, parsed, ToString::to_string;
     "over-provision", over_provision, SPARE, parsed, show_share;
     "gc-victim", gc_victim, SSD, Victim::parse, ToString::to_string, "VICTIM",
-        "Choice of the erase unit that a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]";
+        "Choice of the erase unit that a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 \
+         [default: greedy]";
     "gc-placement", gc_placement, SSD, GcPlacement::parse, ToString::to_string, "PLACE",
-        "Unit for pages that a conventional SSD copies: own (a unit for copies only) or mixed (with host writes) [default: own]";
+        "Unit for pages that a conventional SSD copies: own (a unit for copies only) or mixed (with host writes) \
+         [default: own]";
     "gc-reserve", gc_reserve, SSD, |text| whole(text, 0, u32::MAX.into()), ToString::to_string, "N",
         "Erase units that a conventional SSD keeps free [default: 1]";
     "wear-levelling", wear_levelling, SSD, |text| whole(text, 1, u32::MAX.into()), ToString::to_string, "ERASURES",
@@ -134,7 +139,8 @@ static FIELDS: &[Field] = fields! {
     "trim", trim, SSD, parsed, ToString::to_string, "ON|OFF",
         "Trim evicted blocks, or reset units of the log, on a conventional SSD [default: off]";
     "device", device, DEVICE, read_device, ToString::to_string, "DEVICE",
-        "Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a TOML file\n\n\
+        "Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a \
+         TOML file\n\n\
          It must have flash, such as samsung-slc. With --layout log it is a conventional SSD below the log.";
     "drive-writes-per-day", drive_writes_per_day, SSD, positive, ToString::to_string, "N",
         "Rated drive writes per day, for comparison";
@@ -144,13 +150,15 @@ static FIELDS: &[Field] = fields! {
         "Weight of hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]";
     "admission", admission, RUN, parsed, ToString::to_string;
     "cache-device", cache_device, ARRAY, |text| read_tier("cache-device", text), ToString::to_string, "DEVICE",
-        "Cache device: a name from `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5 [default: slc]";
+        "Cache device: a name from `flashwise lifetime --devices` or a TOML file, with changes: \
+         slc:write-amplification=1.5 [default: slc]";
     "storage-device", storage_device, STORAGE, |text| read_tier("storage-device", text), ToString::to_string, "DEVICE",
         "Storage device, given like --cache-device [default: mlc]";
     "storage-size", storage_size, ARRAY, parsed, ToString::to_string, "SIZE",
         "Size of the storage; for a server's recording, of its volume [default: twice the trace's blocks]";
     "arrivals", arrivals, ARRAY, parsed, ToString::to_string, "ARRIVALS",
-        "Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in flight) [default: none]";
+        "Arrivals, for waiting times: none, trace (at the trace's times), trace:speed=2 or closed:depth=16 (16 in \
+         flight) [default: none]";
     "bucket", bucket, BUCKETS, parsed, ToString::to_string, "SIZE",
         "Bucket size: a multiple of --device's erase block, or a part of it [default: an erase block; wlfc: 4MiB].\n\n\
          If it is smaller than the erase block, it replaces the erase block.";
@@ -226,8 +234,8 @@ impl Key {
         self.of().implies
     }
 
-    /// The value and the meaning of its flag, with the default; a second paragraph is for the long help. `None` for words whose flags may
-    /// be lists or have notes of their own.
+    /// The value and the meaning of its flag, with the default; a second paragraph is for the long help. `None` for
+    /// words whose flags may be lists or have notes of their own.
     pub fn about(self) -> Option<(&'static str, String)> {
         match self {
             Key::Field(Field { about: ("", _), .. }) => None,

@@ -1,7 +1,7 @@
 //! Rows as lines of JSON in a file, each written when it is done, so that an interrupted run can resume.
 //!
-//! A line has the whole row and its origin: the trace's checksum, the options for reading it, and the version. A row already in the file,
-//! of the same job over the same contents, is not run again.
+//! A line has the whole row and its origin: the trace's checksum, the options for reading it, and the version. A row
+//! already in the file, of the same job over the same contents, is not run again.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -79,7 +79,8 @@ fn key(trace: &str, job: &str, checksum: &str, reading: Option<&str>) -> String 
 }
 
 impl Lines {
-    /// Opens the file at `path`, which need not exist. An incomplete last line is removed. A [stream](is_stream) has no rows yet.
+    /// Opens the file at `path`, which need not exist. An incomplete last line is removed. A [stream](is_stream) has no
+    /// rows yet.
     ///
     /// # Errors
     /// The file is being written to, or does not contain rows.
@@ -144,8 +145,8 @@ impl Lines {
     }
 }
 
-/// Returns the SHA-256 of the files at `paths`, in hexadecimal: of one file, that of its contents; of several, that of their checksums.
-/// For a file in an archive it is that of the archive. `progress` counts bytes.
+/// Returns the SHA-256 of the files at `paths`, in hexadecimal: of one file, that of its contents; of several, that of
+/// their checksums. For a file in an archive it is that of the archive. `progress` counts bytes.
 ///
 /// # Errors
 /// A file cannot be read.

@@ -1,4 +1,5 @@
-//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and jobs to compare them with in a report.
+//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and jobs to compare them with
+//! in a report.
 
 use std::collections::HashSet;
 
@@ -41,11 +42,12 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Many {
-    /// Returns the jobs for each policy, size, rule and over-provisioning; the last changes fastest. Each job appears once.
+    /// Returns the jobs for each policy, size, rule and over-provisioning; the last changes fastest. Each job appears
+    /// once.
     ///
     /// # Errors
-    /// A job cannot be run. Default policies that cannot run are left out. An algorithm that takes no rule runs without one, if the list
-    /// of rules has none.
+    /// A job cannot be run. Default policies that cannot run are left out. An algorithm that takes no rule runs without
+    /// one, if the list of rules has none.
     pub fn jobs(&self) -> Result<Vec<Job>, JobError> {
         let (mut base, meaning) = self.common()?;
         let policies = match &meaning.place {
@@ -99,8 +101,8 @@ impl Many {
         Ok(jobs)
     }
 
-    /// True if a job that cannot be run is, without its rule, another of these jobs. That holds for algorithms without a rule, to which
-    /// rules are compared.
+    /// True if a job that cannot be run is, without its rule, another of these jobs. That holds for algorithms without
+    /// a rule, to which rules are compared.
     fn runs_without(&self, job: &Job) -> bool {
         let admission = Some(Admission::None);
         let is_listed = self.admissions.iter().any(|admission| admission.rule().is_none());
@@ -162,8 +164,8 @@ pub struct Comparison {
     pub after: Vec<Job>,
 }
 
-/// Returns the jobs for comparison in a report of `jobs`, which were made together. For policies without a rule: the best possible, and
-/// LARC as printed. Otherwise: each policy without a rule, and each that a rule chooses among.
+/// Returns the jobs for comparison in a report of `jobs`, which were made together. For policies without a rule: the
+/// best possible, and LARC as printed. Otherwise: each policy without a rule, and each that a rule chooses among.
 pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
     let Some(first) = jobs.first() else { return Ok(Comparison::default()) };
     let meaning = first.meaning()?;

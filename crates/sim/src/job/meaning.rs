@@ -1,4 +1,5 @@
-//! The meaning of a job: the placement of its blocks and the parts around the cache. Each follows from specific words only.
+//! The meaning of a job: the placement of its blocks and the parts around the cache. Each follows from specific words
+//! only.
 
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ pub struct Meaning {
 }
 
 /// The reason why replacement policies do not run in containers.
-pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms that evict whole erase units, such as ripq+, pannier, bcache and c; give a \
+pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms that evict whole erase units, such as \
+    ripq+, pannier, bcache and c; give a \
      policy that replaces blocks --layout in-place or --layout log";
 
 impl Meaning {
@@ -148,7 +150,8 @@ impl Job {
         }
     }
 
-    /// Returns the place of blocks. If no layout is stated, a word or algorithm of one implies it. Each given word must be one of the layout.
+    /// Returns the place of blocks. If no layout is stated, a word or algorithm of one implies it. Each given word must
+    /// be one of the layout.
     fn place(&self, algorithm: Option<&str>) -> Result<Place, JobError> {
         let refuse = |what: String| Err(JobError::Conflict(what));
         let of_log = self.implying(LayoutName::Log).map(Key::name);
@@ -170,7 +173,8 @@ impl Job {
             }
             (_, Some(algorithm), Some(word)) => {
                 return refuse(format!(
-                    "--{word} is of --layout log, the cache that flashwise serve runs, and {algorithm} of another layout; expected one of them"
+                    "--{word} is of --layout log, the cache that flashwise serve runs, and {algorithm} of another \
+                     layout; expected one of them"
                 ));
             }
             (LayoutName::Log, Some(algorithm), None) => {
@@ -213,8 +217,8 @@ impl Job {
         }
     }
 
-    /// Returns the array around the cache, if a word implies one. The whole cache always has devices, so the absence of a rule implies
-    /// none.
+    /// Returns the array around the cache, if a word implies one. The whole cache always has devices, so the absence of
+    /// a rule implies none.
     fn devices(&self, place: &Place) -> Option<Devices> {
         let is_named = match (place, &self.admission) {
             (Place::Buckets(..), _) => return None,
@@ -286,8 +290,8 @@ impl Job {
         Ok(all)
     }
 
-    /// Returns the SSD below the log of `settings`. Its erase units are those of the device, or of the log if no device is given; its
-    /// spare space is its own.
+    /// Returns the SSD below the log of `settings`. Its erase units are those of the device, or of the log if no device
+    /// is given; its spare space is its own.
     fn log_ssd(&self, settings: &Settings) -> endurance::Settings {
         let erase_unit_bytes = self.profile().map_or(settings.erase_unit_bytes(), Profile::block_bytes);
         endurance::Settings { erase_unit_bytes, ..self.ssd() }

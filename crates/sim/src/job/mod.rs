@@ -1,7 +1,8 @@
 //! Jobs: complete descriptions of a run, except the trace, in words for people and programs.
 //!
-//! A job has a text form, words with values, and a JSON form, an object of the same words. The words are the options of `flashwise
-//! simulate`. Words with their default are left out, so jobs of the same meaning are written alike; a row names its job.
+//! A job has a text form, words with values, and a JSON form, an object of the same words. The words are the options of
+//! `flashwise simulate`. Words with their default are left out, so jobs of the same meaning are written alike; a row
+//! names its job.
 //!
 //! ```
 //! use flashwise_sim::job::Job;
@@ -14,8 +15,10 @@
 //! assert_eq!(job.to_string(), "policy=larc size=10% epoch=1000 layout=in-place");
 //!
 //! let error = |text: &str| text.parse::<Job>().unwrap_err().to_string();
-//! assert_eq!(error("policy=larc size=10% ram=much"), "ram: found 'much', expected a size in bytes such as 10GiB, 512MiB or 4096");
-//! assert!(error("polcy=larc").starts_with("polcy: found an unknown word (did you mean 'policy'?); expected one of: policy, "));
+//! let expected = "ram: found 'much', expected a size in bytes such as 10GiB, 512MiB or 4096";
+//! assert_eq!(error("policy=larc size=10% ram=much"), expected);
+//! let expected = "polcy: found an unknown word (did you mean 'policy'?); expected one of: policy, ";
+//! assert!(error("polcy=larc").starts_with(expected));
 //! # Ok::<(), flashwise_sim::job::JobError>(())
 //! ```
 
@@ -52,7 +55,8 @@ use crate::simulate::Warmup;
 use crate::size::{Size, SizeError};
 use crate::wlfc::BucketError;
 
-/// One run of `flashwise simulate`. `None` means that the word is absent and has its default; [`Job::meaning`] interprets the words.
+/// One run of `flashwise simulate`. `None` means that the word is absent and has its default; [`Job::meaning`]
+/// interprets the words.
 ///
 /// The fields are in writing order and have the names of their words.
 #[derive(Clone, Debug, Default)]

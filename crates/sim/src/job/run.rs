@@ -116,8 +116,8 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Runs some of `jobs` over some of `traces`, on all cores. Passes each finished row, with the index of its trace, to `done` at once.
-/// `requests` are there if the jobs read them. `some` are indexes of traces and jobs, trace by trace.
+/// Runs some of `jobs` over some of `traces`, on all cores. Passes each finished row, with the index of its trace, to
+/// `done` at once. `requests` are there if the jobs read them. `some` are indexes of traces and jobs, trace by trace.
 ///
 /// # Errors
 /// A job cannot run, found before anything runs, or `done` fails, which ends the work.

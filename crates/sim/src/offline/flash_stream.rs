@@ -1,7 +1,7 @@
 //! The accesses that pass an offline DRAM cache and reach the flash behind it.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5: "a small DRAM cache ... in front of the flash cache"; "the DRAM cache uses the
-//! MIN eviction policy for offline flash cache algorithms".
+//! Source: Cheng et al., USENIX ATC 2016, section 5: "a small DRAM cache ... in front of the flash cache"; "the DRAM
+//! cache uses the MIN eviction policy for offline flash cache algorithms".
 
 use flashwise_core::access::{NEVER, Op};
 use flashwise_core::positions::Positions;
@@ -32,8 +32,9 @@ pub struct FlashStream {
 }
 
 impl FlashStream {
-    /// Returns the stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: it keeps the blocks that are read soonest.
-    /// `next_reads` are those of `trace`; its first `warmup` accesses are not counted. `progress` may end it.
+    /// Returns the stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: it keeps the blocks that are
+    /// read soonest. `next_reads` are those of `trace`; its first `warmup` accesses are not counted. `progress` may end
+    /// it.
     pub fn behind_min(
         trace: &Trace,
         next_reads: &[u32],

@@ -1,7 +1,8 @@
-//! M: MIN without forced fetches. A block that is overwritten before it is read does not enter the cache. If the cache is full, nor does
-//! the block that is read last.
+//! M: MIN without forced fetches. A block that is overwritten before it is read does not enter the cache. If the cache
+//! is full, nor does the block that is read last.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, sections 2.1 and 3.5; function OnInsert of section 4.2 without the insertion record.
+//! Source: Cheng et al., USENIX ATC 2016, sections 2.1 and 3.5; function OnInsert of section 4.2 without the insertion
+//! record.
 
 use flashwise_core::access::NEVER;
 use flashwise_core::positions::Positions;

@@ -18,8 +18,8 @@ pub const NOT_EVICTING: u32 = u32::MAX;
 pub struct Insertion {
     /// The position of the evicted block's next read, or [`NOT_EVICTING`].
     pub evicts: u32,
-    /// The position at which the block leaves: of the insertion that evicts it, or of its last read before it is overwritten or the trace
-    /// ends. [`NEVER`] if it stays until the end.
+    /// The position at which the block leaves: of the insertion that evicts it, or of its last read before it is
+    /// overwritten or the trace ends. [`NEVER`] if it stays until the end.
     pub leaves: u32,
     /// The position of its last read hit, or of the insertion if there is none.
     pub last_hit: u32,
@@ -63,7 +63,8 @@ impl Plan {
         self.insertions.iter().map(|insertion| u64::from(insertion.hits)).sum()
     }
 
-    /// Asserts, from the decisions only, that the plan is valid for `stream` and a cache of `capacity` blocks. Slow; for tests.
+    /// Asserts, from the decisions only, that the plan is valid for `stream` and a cache of `capacity` blocks. Slow;
+    /// for tests.
     pub fn check(&self, stream: &FlashStream, capacity: usize) {
         // The position of the next read of each cached block, and its insertion.
         let mut cached = std::collections::BTreeMap::new();

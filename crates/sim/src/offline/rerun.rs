@@ -24,7 +24,8 @@ impl Threshold {
         Threshold { hits, leftover: 0 }
     }
 
-    /// Leaves out `count` insertions of `plan`, those with the fewest read hits, and of equals the first: Step 2 of H_T.
+    /// Leaves out `count` insertions of `plan`, those with the fewest read hits, and of equals the first: Step 2 of
+    /// H_T.
     pub fn of_count(plan: &Plan, count: u64) -> Threshold {
         let hits = |insertion: &Insertion| insertion.hits;
         let most = plan.insertions().iter().map(hits).max().unwrap_or(0);
@@ -44,8 +45,8 @@ impl Threshold {
 }
 
 impl Plan {
-    /// Repeats the decisions over the same stream with a cache of `capacity` blocks, without the insertions below `threshold`. Blocks with
-    /// room then stay longer than in this plan. `progress` may end it.
+    /// Repeats the decisions over the same stream with a cache of `capacity` blocks, without the insertions below
+    /// `threshold`. Blocks with room then stay longer than in this plan. `progress` may end it.
     pub fn rerun(&self, stream: &FlashStream, capacity: usize, threshold: Threshold, progress: &dyn Progress) -> Plan {
         let mut rerun = Rerun {
             stream,
@@ -97,7 +98,8 @@ impl Rerun<'_> {
         }
     }
 
-    /// Decides about the next access. `inserts` is true if the plan inserts the block and the insertion is not left out.
+    /// Decides about the next access. `inserts` is true if the plan inserts the block and the insertion is not left
+    /// out.
     #[inline]
     fn access(&mut self, inserts: bool) {
         let position = self.planner.position();

@@ -26,7 +26,8 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// Distinguishes the row from others of its trace and size: the policy, and the words of its job except size and policy.
+    /// Distinguishes the row from others of its trace and size: the policy, and the words of its job except size and
+    /// policy.
     pub fn label(&self) -> String {
         let words = words_of(&self.job).unwrap_or_default().into_iter();
         let words = words.filter(|(name, _)| name != "size" && name != "policy");

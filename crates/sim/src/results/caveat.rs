@@ -2,12 +2,14 @@
 
 use flashwise_core::human;
 
-/// Rates per day measured over less time are extrapolated. The traces of Cheng et al., USENIX ATC 2016, take a day or more (section 5).
+/// Rates per day measured over less time are extrapolated. The traces of Cheng et al., USENIX ATC 2016, take a day or
+/// more (section 5).
 const MEASURED_SECONDS_MIN: f64 = 86_400.0;
 /// Shortest duration of a stretch, even if no time passes.
 const NO_TIME_SECONDS: f64 = 1e-6;
 
-/// Returns the caveat for rates per day, drive writes per day and lifetimes measured over this many seconds; `None` for a day or more.
+/// Returns the caveat for rates per day, drive writes per day and lifetimes measured over this many seconds; `None` for
+/// a day or more.
 pub fn of_rates(seconds: f64) -> Option<String> {
     if seconds >= MEASURED_SECONDS_MIN {
         return None;
@@ -19,7 +21,8 @@ pub fn of_rates(seconds: f64) -> Option<String> {
     Some(format!("rates per day and lifetimes are extrapolated from {time}"))
 }
 
-/// Returns the caveat for rates of a run that took this many seconds by the trace's times, or whose times were `refused` for this reason.
+/// Returns the caveat for rates of a run that took this many seconds by the trace's times, or whose times were
+/// `refused` for this reason.
 pub fn of_run(refused: Option<String>, seconds: Option<f64>) -> Option<String> {
     match refused {
         Some(wrong) => Some(format!("the times of the trace say no rates and lifetimes: {wrong}")),

@@ -27,7 +27,8 @@ flashwise_core::cache_figures! { figures! { @flash
     pub struct TierFigures {
         /// RAM of the read cache and the write buffers. It exceeds `--ram` if the buffers need more.
         ram_bytes: u64, "bytes";
-        /// Reads that RAM had: the read cache, or a write buffer or open erase unit with a block that was not on flash yet.
+        /// Reads that RAM had: the read cache, or a write buffer or open erase unit with a block that was not on flash
+        /// yet.
         ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
         /// Read hits on flash.
         flash_read_hits: u64, "block accesses", "flash", "reads that it had";
@@ -61,8 +62,8 @@ impl TierFigures {
 }
 
 figures! {
-    /// Figures of caches that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole; the host or the device erases
-    /// blocks.
+    /// Figures of caches that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole; the host or
+    /// the device erases blocks.
     pub struct BucketFigures {
         /// Size of the flash.
         flash_bytes: u64, "bytes";
@@ -120,7 +121,8 @@ impl BucketFigures {
 }
 
 flashwise_core::cache_figures! { figures! { @log
-    /// Figures that only the whole cache has, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
+    /// Figures that only the whole cache has, in blocks. Definitions are those of
+    /// [`Figures`](flashwise_core::cache::Figures).
     pub struct CacheFigures {
         /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: &'static str, "";
@@ -177,8 +179,8 @@ impl Default for WearLimits {
 }
 
 figures! {
-    /// Flash wear after the warm-up. Definitions are those of [`Endurance`]. Figures are empty if nothing was written or erased,
-    /// the trace has no times, or no device was given.
+    /// Flash wear after the warm-up. Definitions are those of [`Endurance`]. Figures are empty if nothing was written
+    /// or erased, the trace has no times, or no device was given.
     pub struct EnduranceFigures {
         /// Layout of the flash: `in-place`, `containers`, `log`, or `unit` if every block is an erase unit.
         layout: &'static str, "";
@@ -190,9 +192,11 @@ figures! {
         over_provision: f64, "share", "spare", "flash beyond the size";
         /// RAM of the read cache in front of the flash: `--ram` less the buffer.
         read_cache_bytes: u64, "bytes", "read cache", "RAM";
-        /// Maximum RAM of the write buffer, or of the erase units that fill in RAM. Its blocks count towards the size of the cache.
+        /// Maximum RAM of the write buffer, or of the erase units that fill in RAM. Its blocks count towards the size
+        /// of the cache.
         buffer_bytes: u64, "bytes", "buffer", "RAM of the write buffer or of open erase units";
-        /// Reads among `ram_read_hits` from a write buffer or an open erase unit. Always 0 for `--layout log`, which does not separate them.
+        /// Reads among `ram_read_hits` from a write buffer or an open erase unit. Always 0 for `--layout log`, which
+        /// does not separate them.
         buffer_hits: u64, "block accesses";
         /// Read hit ratio: reads that hit in RAM or on flash, per read.
         rhr: f64, "share";
@@ -204,7 +208,8 @@ figures! {
         wfue: Option<f64>, "ratio", "WFUE", "hits and saved erasures, weighted, against m+";
         /// Read hit ratio relative to M+ (H for unit caching); an input of `wfue`.
         rhr_of_m_plus: Option<f64>, "ratio";
-        /// Erasures relative to M+ at the same size (H for unit caching). The difference from 1 is saved; an input of `wfue`.
+        /// Erasures relative to M+ at the same size (H for unit caching). The difference from 1 is saved; an input of
+        /// `wfue`.
         erasures_of_m_plus: Option<f64>, "ratio";
         /// Weight of hits in `wfue`.
         wfue_alpha: f64, "share";
@@ -243,8 +248,8 @@ figures! {
     }
 }
 
-/// Returns the share of the allowed drive writes per day that `run` used. The allowance is that of `limits`, if there is flash, or the
-/// budget of the admission rule. `None` without an allowance, or if no time passes.
+/// Returns the share of the allowed drive writes per day that `run` used. The allowance is that of `limits`, if there
+/// is flash, or the budget of the admission rule. `None` without an allowance, or if no time passes.
 pub(super) fn drive_writes_budget_used(
     run: &experiment::Run,
     limits: &WearLimits,

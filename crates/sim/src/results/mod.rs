@@ -28,7 +28,8 @@ use flashwise_trace::Trace;
 
 figures! {
     /// One (trace, policy, size) and its results. Definitions are those of [`Counters`]. For the whole cache those of
-    /// [`Figures`](flashwise_core::cache::Figures) apply too: its hits are in RAM and on flash, and its flash writes have every cause.
+    /// [`Figures`](flashwise_core::cache::Figures) apply too: its hits are in RAM and on flash, and its flash writes
+    /// have every cause.
     pub struct ResultRow {
         /// The trace as the user named it.
         trace: String, "", "trace", "";
@@ -52,7 +53,8 @@ figures! {
         writes: u64, "block accesses";
         /// Read hits in RAM or on flash.
         read_hits: u64, "block accesses";
-        /// Writes that found their block in RAM or on flash. In the whole cache, writes that bypass the policy do not count (write-around: all).
+        /// Writes that found their block in RAM or on flash. In the whole cache, writes that bypass the policy do not
+        /// count (write-around: all).
         write_hits: u64, "block accesses";
         /// Accesses that found their block in the cache: read hits and write hits.
         hits: u64, "block accesses";
@@ -62,22 +64,26 @@ figures! {
         read_hit_ratio: f64, "share", "read hits", "share of reads";
         /// Misses whose block was put into the cache.
         admissions: u64, "block accesses";
-        /// Reads that missed and whose block was put into the cache; in the whole cache also those in RAM that were not on flash.
+        /// Reads that missed and whose block was put into the cache; in the whole cache also those in RAM that were not
+        /// on flash.
         read_admissions: u64, "block accesses";
         /// Write misses whose block was put into the cache.
         write_admissions: u64, "block accesses";
-        /// Admissions that evicted a block. None for caches that evict whole erase units, and for algorithms that see the future.
+        /// Admissions that evicted a block. None for caches that evict whole erase units, and for algorithms that see
+        /// the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         replacements: Option<u64>, "block accesses", "replaced", "admissions that evicted a block";
-        /// Blocks that left the cache. None for caches that evict whole erase units, and for algorithms that see the future.
+        /// Blocks that left the cache. None for caches that evict whole erase units, and for algorithms that see the
+        /// future.
         #[serde(skip_serializing_if = "Option::is_none")]
         evictions: Option<u64>, "blocks";
-        /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. Admissions that fill an empty cache do not count, nor do
-        /// additional writes of a layout. None for caches that evict whole erase units, and for algorithms that see the future.
+        /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. Admissions that fill an empty
+        /// cache do not count, nor do additional writes of a layout. None for caches that evict whole erase units, and
+        /// for algorithms that see the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         write_traffic_blocks: Option<u64>, "blocks", "W", "the LARC paper's write hits and replacements";
-        /// Misses that left the cache unchanged. In the whole cache, only misses that reached the policy; sequential streams and write-around have
-        /// their own figures.
+        /// Misses that left the cache unchanged. In the whole cache, only misses that reached the policy; sequential
+        /// streams and write-around have their own figures.
         bypasses: u64, "block accesses";
         /// Blocks written to flash: write hits and admissions of a policy by itself, otherwise all writes of the cache.
         flash_writes_blocks: u64, "blocks", "flash writes", "blocks, for every cause";
@@ -86,14 +92,16 @@ figures! {
         /// The admission rule as the user named it; empty if there is none. Only for the whole cache and for arrays.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "", "admission", "";
-        /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the admission rule. Above 1 the flash
-        /// wears out early.
+        /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the
+        /// admission rule. Above 1 the flash wears out early.
         #[serde(skip_serializing_if = "Option::is_none")]
-        drive_writes_budget_used: Option<f64>, "share", "budget", "share of the allowed drive writes per day that was used";
+        drive_writes_budget_used: Option<f64>, "share", "budget", "share of the allowed drive writes per day that was \
+            used";
         /// The run as `--job` reads it; it identifies the row.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<String>, "";
-        /// A warning if rates per day, drive writes per day and lifetimes are extrapolated from less than a day, with that time. Otherwise none.
+        /// A warning if rates per day, drive writes per day and lifetimes are extrapolated from less than a day, with
+        /// that time. Otherwise none.
         #[serde(skip_serializing_if = "Option::is_none")]
         caveat: Option<String>, "";
     }
@@ -269,8 +277,8 @@ fn rated_seconds(run: &experiment::Run) -> Option<f64> {
     of_flash.or(of_array)
 }
 
-/// Returns the effect of the run on an array. If flash was simulated, its measured write amplification replaces that of the device's
-/// description (equation 6). If the trace's times are `refused`, there are no rates and lifetimes.
+/// Returns the effect of the run on an array. If flash was simulated, its measured write amplification replaces that of
+/// the device's description (equation 6). If the trace's times are `refused`, there are no rates and lifetimes.
 fn array_figures(run: &experiment::Run, setting: &Setting, refused: bool) -> ArrayFigures {
     let ran = &run.ran;
     let mut setting = *setting;

@@ -50,7 +50,8 @@ pub(super) fn groups(with: &mut impl Groups) {
     with.group("The whole cache (`--layout log`)", CacheFigures::COLUMNS, |row| row.cache.as_ref());
     let buckets = "Caches of buckets (`--layout wlfc`, `wlfc_c`, `b-like`)";
     with.group(buckets, BucketFigures::COLUMNS, |row| row.buckets.as_ref());
-    let wear = "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with `--device`)";
+    let wear = "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with \
+        `--device`)";
     with.group(wear, EnduranceFigures::COLUMNS, |row| row.endurance.as_ref());
     let arrays = "Admission, devices and waiting (`--admission`, `--arrivals`, `--cache-device`, `--storage-device`)";
     with.group(arrays, ArrayFigures::COLUMNS, |row| row.array.as_ref());

@@ -11,8 +11,10 @@ use crate::columns::Column;
 /// Returns all figures of `flashwise simulate` as Markdown: `docs/figures.md`.
 pub fn page() -> String {
     let mut page = String::from(
-        "# Figures\n\n`flashwise simulate` prints these figures, under the same names in JSON, CSV, Parquet and the report. A figure that was not simulated \
-         is absent. One that cannot be computed, such as a ratio of nothing, is empty (null in JSON). This page is generated from the table of \
+        "# Figures\n\n`flashwise simulate` prints these figures, under the same names in JSON, CSV, Parquet and the \
+         report. A figure that was not simulated \
+         is absent. One that cannot be computed, such as a ratio of nothing, is empty (null in JSON). This page is \
+         generated from the table of \
          columns in `crates/sim/src/results/`.\n",
     );
     groups(&mut Page(&mut page));

@@ -12,9 +12,9 @@ const RATE_LAST: f64 = 0.5;
 /// Smallest and largest factor from a sample that was not accurate enough to the next.
 const GROWTH: (f64, f64) = (2.0, 30.0);
 
-/// Runs `work` on growing samples until the `margin` of its hit ratios is within `accuracy`. A margin of `None` means that the sample is
-/// too small to have one; so does an error for which `is_empty` is true. If a job among `jobs` cannot be sampled, the whole trace is used
-/// at once.
+/// Runs `work` on growing samples until the `margin` of its hit ratios is within `accuracy`. A margin of `None` means
+/// that the sample is too small to have one; so does an error for which `is_empty` is true. If a job among `jobs`
+/// cannot be sampled, the whole trace is used at once.
 ///
 /// # Errors
 /// Those of `work`.
@@ -50,7 +50,8 @@ pub fn accurate<T, E>(
     }
 }
 
-/// True if a job is of a cache that sees whole requests, which cannot be sampled: then all jobs run over the whole trace.
+/// True if a job is of a cache that sees whole requests, which cannot be sampled: then all jobs run over the whole
+/// trace.
 pub fn takes_whole_trace(jobs: &[Job]) -> bool {
     any(jobs, Meaning::asks_requests)
 }

@@ -5,8 +5,9 @@ use flashwise_core::counters::{Counters, OpCounters};
 
 use super::estimate::with_hits;
 
-/// Adjusts the hits of `epochs` so that their sum is that of `counters`. The sample's share of hot blocks is random and affects all
-/// epochs, so the odds of a hit change by the same factor in each. The share of misses that are admitted stays.
+/// Adjusts the hits of `epochs` so that their sum is that of `counters`. The sample's share of hot blocks is random and
+/// affects all epochs, so the odds of a hit change by the same factor in each. The share of misses that are admitted
+/// stays.
 pub(super) fn agree(epochs: &mut [Counters], counters: &Counters) {
     let ops = [Op::Read, Op::Write].map(|op| {
         let of_op: Vec<OpCounters> = epochs.iter().map(|epoch| *epoch.of(op)).collect();

@@ -1,21 +1,23 @@
 //! Estimates for the whole trace from a sample, and their errors.
 //!
-//! A hash of their address divides the sample's accesses into classes, each a smaller sample. Each class has two halves; a block and its
-//! neighbour are in different halves. Over the classes, hits h depend on accesses n. If popular blocks enlarge some classes, the additional
-//! accesses are nearly all hits; otherwise hits grow in proportion. The number of accesses of the whole trace is known, and so is the
-//! expected number of the sample, E\[n\]. So the estimate follows the regression of h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to
-//! the hit ratio leaves the estimate unchanged; a beta of 1 is SHARDS-adj. If the number of unique blocks of the whole trace is known too,
-//! hits depend on both: each surplus block of the sample is at least one surplus miss.
+//! A hash of their address divides the sample's accesses into classes, each a smaller sample. Each class has two
+//! halves; a block and its neighbour are in different halves. Over the classes, hits h depend on accesses n. If popular
+//! blocks enlarge some classes, the additional accesses are nearly all hits; otherwise hits grow in proportion. The
+//! number of accesses of the whole trace is known, and so is the expected number of the sample, E\[n\]. So the estimate
+//! follows the regression of h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to the hit ratio leaves the estimate
+//! unchanged; a beta of 1 is SHARDS-adj. If the number of unique blocks of the whole trace is known too, hits depend on
+//! both: each surplus block of the sample is at least one surplus miss.
 //!
-//! Accesses to hot blocks, see [`flashwise_trace::sampling`], are excluded from that. LRU's hits on them are known for the whole trace and
-//! for each class. The classes estimate only the difference: other accesses, and the hits of other caches on hot blocks.
+//! Accesses to hot blocks, see [`flashwise_trace::sampling`], are excluded from that. LRU's hits on them are known for
+//! the whole trace and for each class. The classes estimate only the difference: other accesses, and the hits of other
+//! caches on hot blocks.
 //!
-//! Samples have their exact share of neighbours, so they err by as much as neighbours differ. The squared differences between the halves of
-//! classes add up to the variance (Wolter: Introduction to variance estimation. 2nd edition, 2007, section 8.2, estimators of successive
-//! differences).
+//! Samples have their exact share of neighbours, so they err by as much as neighbours differ. The squared differences
+//! between the halves of classes add up to the variance (Wolter: Introduction to variance estimation. 2nd edition,
+//! 2007, section 8.2, estimators of successive differences).
 //!
-//! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error. Waldspurger, Park,
-//! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for the adjusted quantity.
+//! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error.
+//! Waldspurger, Park, Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for the adjusted quantity.
 
 use flashwise_core::access::Op;
 use flashwise_core::counters::{Counters, OpCounters};
@@ -73,8 +75,9 @@ impl Classes {
         self.cached_sums.iter_mut().zip(self.cached.iter()).for_each(|(sum, cached)| *sum += cached);
     }
 
-    /// Returns the relative standard deviation of the number of cached blocks, on average over the recorded moments, in a sample of a share
-    /// `rate`. It follows from the differences between neighbours. `None` if nothing was in the cache.
+    /// Returns the relative standard deviation of the number of cached blocks, on average over the recorded moments, in
+    /// a sample of a share `rate`. It follows from the differences between neighbours. `None` if nothing was in the
+    /// cache.
     pub fn size_error(&self, rate: f64) -> Option<f64> {
         let square = |number: i64| (number as f64).powi(2);
         let all = square(self.cached_sums.iter().sum());
@@ -164,8 +167,8 @@ pub struct Regression {
 }
 
 impl Regression {
-    /// Returns the regression over the classes of a sample with a share `rate` of the blocks. It uses unique blocks if `population` has
-    /// them.
+    /// Returns the regression over the classes of a sample with a share `rate` of the blocks. It uses unique blocks if
+    /// `population` has them.
     pub fn of(classes: &Classes, rate: f64, population: Population) -> Regression {
         let halves = [Op::Read, Op::Write].map(|op| classes.points(op));
         let points = halves.map(|halves| halves.map(|halves| Point::of(halves, 1.0)));
@@ -175,13 +178,15 @@ impl Regression {
             let Slopes { of_accesses, of_blocks } = slopes[op as usize];
             hits - of_accesses * accesses - of_blocks * blocks
         };
-        // The halves of a class are neighbours. The sample takes the same share of both, so their difference is that between samples.
+        // The halves of a class are neighbours. The sample takes the same share of both, so their difference is that
+        // between samples.
         let residuals: Vec<f64> = (0..CLASSES).map(|class| of_op(Op::Read, class) + of_op(Op::Write, class)).collect();
         let count = CLASSES as f64;
         let left = count - if population.blocks.is_some() { 2.0 } else { 1.0 };
         let moment = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
         let (second, fourth) = (moment(2), moment(4));
-        // For a normal distribution the ratio is a third of the number of classes; it is smaller if few classes dominate the error.
+        // For a normal distribution the ratio is a third of the number of classes; it is smaller if few classes
+        // dominate the error.
         let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { left };
         let residual = (second * count / left * (1.0 - rate)).sqrt();
         let blocks = classes.blocks.iter().sum();
@@ -190,8 +195,8 @@ impl Regression {
         Regression { rate, population, blocks, hot, hits, slopes, residual, freedom: freedom.clamp(3.0, left) }
     }
 
-    /// Assumes that this many reads and writes have the hit ratios of the sample. For parts of a trace with too few accesses for a
-    /// regression of their own.
+    /// Assumes that this many reads and writes have the hit ratios of the sample. For parts of a trace with too few
+    /// accesses for a regression of their own.
     pub fn in_proportion(accesses: [u64; 2]) -> Regression {
         Regression {
             rate: 0.0,
@@ -221,7 +226,8 @@ impl Regression {
         self.freedom
     }
 
-    /// Scales `counted` of the sample up to the whole trace. The share of misses that are admitted is that of the sample.
+    /// Scales `counted` of the sample up to the whole trace. The share of misses that are admitted is that of the
+    /// sample.
     pub fn estimate(&self, counted: &Counters) -> Counters {
         Counters::of_ops([Op::Read, Op::Write].map(|op| self.estimate_op(op, counted.of(op))))
     }
@@ -282,7 +288,8 @@ struct Slopes {
 const COLLINEAR: f64 = 1e-6;
 
 impl Slopes {
-    /// Returns the least-squares slopes, from 0 to 1: of accesses and of blocks if these are `known`, otherwise of accesses only.
+    /// Returns the least-squares slopes, from 0 to 1: of accesses and of blocks if these are `known`, otherwise of
+    /// accesses only.
     fn of(points: &[Point; CLASSES], known: bool) -> Slopes {
         let mean = |of: fn(&Point) -> f64| points.iter().map(of).sum::<f64>() / CLASSES as f64;
         let (accesses, blocks, hits) =
@@ -313,8 +320,8 @@ pub struct Uncertainty {
 }
 
 impl Uncertainty {
-    /// Combines independent causes, each given by its standard error and degrees of freedom (Satterthwaite, Biometrics Bulletin 2(6),
-    /// 1946).
+    /// Combines independent causes, each given by its standard error and degrees of freedom (Satterthwaite, Biometrics
+    /// Bulletin 2(6), 1946).
     pub fn of(causes: &[(f64, f64)]) -> Uncertainty {
         let variance: f64 = causes.iter().map(|(error, _)| error * error).sum();
         let spread: f64 = causes.iter().map(|(error, freedom)| error.powi(4) / freedom).sum();
@@ -324,8 +331,8 @@ impl Uncertainty {
     }
 }
 
-/// Returns the two-sided quantile of Student's distribution for [`CONFIDENCE`]. It is accurate to a hundredth for 3 degrees of freedom or
-/// more (Abramowitz, Stegun: Handbook of mathematical functions, 26.7.5).
+/// Returns the two-sided quantile of Student's distribution for [`CONFIDENCE`]. It is accurate to a hundredth for 3
+/// degrees of freedom or more (Abramowitz, Stegun: Handbook of mathematical functions, 26.7.5).
 fn student_quantile(freedom: f64) -> f64 {
     let z = NORMAL_QUANTILE;
     let terms = [
@@ -354,7 +361,8 @@ mod tests {
 
     const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], ..Population::default() };
 
-    /// Each half of a class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses, lacks only hits.
+    /// Each half of a class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses,
+    /// lacks only hits.
     #[test]
     fn where_popular_blocks_are_missing_only_hits_are_added() {
         let sample = classes(|number| op(10 * (number as u64 % 4), 10));
@@ -377,8 +385,8 @@ mod tests {
         assert_eq!((whole.hits(), whole.replacements(), whole.bypasses()), (4500, 4500, 0));
     }
 
-    /// In each class one half has 8 hits and 2 misses, and the other 6 and 4. By hand: a difference of 2 in each, a variance of
-    /// 64 / 63 x 64 x 4, of which a share of 0.9 is not in the sample, over 1,280 expected accesses.
+    /// In each class one half has 8 hits and 2 misses, and the other 6 and 4. By hand: a difference of 2 in each, a
+    /// variance of 64 / 63 x 64 x 4, of which a share of 0.9 is not in the sample, over 1,280 expected accesses.
     #[test]
     fn the_differences_between_neighbours_are_the_error() {
         let mut sample = classes(|_| op(0, 0));
@@ -393,8 +401,8 @@ mod tests {
         assert_eq!((whole.standard_error(), whole.estimate(&sample.total())), (0.0, sample.total()));
     }
 
-    /// First 3 blocks are in one half and 1 in the other, besides a pair; then 1 and 1. By hand: a difference of 4 - 2 among 10, and a share of
-    /// 0.9 is not in the sample.
+    /// First 3 blocks are in one half and 1 in the other, besides a pair; then 1 and 1. By hand: a difference of 4 - 2
+    /// among 10, and a share of 0.9 is not in the sample.
     #[test]
     fn the_size_of_a_cache_errs_by_as_much_as_neighbours_differ() {
         let mut sample = Classes::new(&[]);

@@ -11,8 +11,8 @@ use crate::columns::figures;
 pub const GROUPS_MIN: f64 = 400.0;
 
 figures! {
-    /// Figures about a sample and the accuracy of its estimates. All other figures of a row are of the whole trace: accesses are counted,
-    /// their outcomes are estimates.
+    /// Figures about a sample and the accuracy of its estimates. All other figures of a row are of the whole trace:
+    /// accesses are counted, their outcomes are estimates.
     pub struct SampleFigures {
         /// The requested share of the blocks.
         sample_rate: f64, "share";
@@ -29,20 +29,23 @@ figures! {
         /// Maximum distance of `hit_ratio` from that of the whole trace, in 95 of 100 samples.
         hit_ratio_margin: f64, "share";
         /// The lower end of the interval that holds the hit ratio of the whole trace in 95 of 100 samples.
-        hit_ratio_low: f64, "share", "hits from", "the hits of the whole trace are between this and the next in 95 of 100 samples";
+        hit_ratio_low: f64, "share", "hits from", "the hits of the whole trace are between this and the next in 95 of \
+            100 samples";
         /// The upper end of that interval.
         hit_ratio_high: f64, "share", "to", "";
-        /// A warning if the sample is too small for the cache, with the right size, or if the flash does not shrink with the sample.
+        /// A warning if the sample is too small for the cache, with the right size, or if the flash does not shrink
+        /// with the sample.
         sample_caveat: Option<String>, "";
     }
 }
 
-/// Policies that count, age or learn with numbers that do not shrink with the cache. For them, intervals held the true hits in fewer than
-/// half of eight samples of 5 or 10 % of some trace (docs/results/sampling.md).
+/// Policies that count, age or learn with numbers that do not shrink with the cache. For them, intervals held the true
+/// hits in fewer than half of eight samples of 5 or 10 % of some trace (docs/results/sampling.md).
 const UNSCALED: [&str; 5] = ["cacheus", "lecar", "lfu", "smq", "w-tinylfu"];
 
 impl SampleFigures {
-    /// Returns the figures for a cache of this many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
+    /// Returns the figures for a cache of this many sampled blocks, whose hit ratio changes `by_size` with the error of
+    /// its size.
     pub(super) fn new(
         sample: &Sample,
         block_size_bytes: u64,
@@ -74,7 +77,8 @@ impl SampleFigures {
     pub(super) fn of_policy(self, name: &str) -> SampleFigures {
         let caveat = || {
             format!(
-                "what {name} learns from does not become smaller with a sample: its hits may be further off than is said"
+                "what {name} learns from does not become smaller with a sample: its hits may be further off than is \
+                 said"
             )
         };
         let does = UNSCALED.contains(&name) && self.sample_rate < 1.0;
@@ -83,7 +87,8 @@ impl SampleFigures {
 
     /// Adds a caveat for a cache on flash, whose erase units do not shrink.
     pub(crate) fn on_flash(self) -> SampleFigures {
-        let caveat = "erase units are not smaller in a sample: hits of caches that evict them, and erasures, may be further off than is said";
+        let caveat = "erase units are not smaller in a sample: hits of caches that evict them, and erasures, may be \
+            further off than is said";
         let sample_caveat = self.sample_caveat.or_else(|| (self.sample_rate < 1.0).then(|| caveat.to_owned()));
         SampleFigures { sample_caveat, ..self }
     }

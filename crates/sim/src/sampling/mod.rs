@@ -1,9 +1,9 @@
 //! Runs over samples of traces: a cache scaled down with the sample, and estimates for the full trace.
 //!
-//! Each job runs three times: in a cache of the sampled size, and in a smaller and a larger one. They differ by the possible error of that
-//! size, because the cached sample represents a random number of blocks of the whole trace. Cached neighbours show how large that error is.
-//! The difference of the two caches is one part of the error; the residual of the [`Regression`] over classes is the other. If the trace has
-//! hot blocks, LRU runs too.
+//! Each job runs three times: in a cache of the sampled size, and in a smaller and a larger one. They differ by the
+//! possible error of that size, because the cached sample represents a random number of blocks of the whole trace.
+//! Cached neighbours show how large that error is. The difference of the two caches is one part of the error; the
+//! residual of the [`Regression`] over classes is the other. If the trace has hot blocks, LRU runs too.
 
 mod accuracy;
 mod epochs;
@@ -38,8 +38,8 @@ pub struct Sampled {
     pub figures: SampleFigures,
 }
 
-/// Runs `policy` over `trace`, a sample, as if in a cache of `capacity_blocks` over the whole trace. `next_uses` are those of the sample,
-/// for an offline policy. The caller can end it by `progress`, which counts no accesses.
+/// Runs `policy` over `trace`, a sample, as if in a cache of `capacity_blocks` over the whole trace. `next_uses` are
+/// those of the sample, for an offline policy. The caller can end it by `progress`, which counts no accesses.
 ///
 /// # Panics
 /// The trace is not a sample.
@@ -264,8 +264,8 @@ mod tests {
     use crate::counting::Warmup;
     use crate::simulate::simulate;
 
-    /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five. The others go to 40,000. One
-    /// block number a line.
+    /// A quarter of the accesses goes to 20 blocks, each in a sample of 1 % with a chance of one in five. The others go
+    /// to 40,000. One block number a line.
     fn few_blocks_are_hot() -> String {
         let (mut text, mut random) = (String::new(), 1_u64);
         for number in 0..400_000_u64 {

@@ -1,8 +1,8 @@
 //! Copies of traces on the local disk, fetched once and removed when others need the space.
 //!
-//! Each copy has a folder, named by its object and by the tag that changes with the object's contents. The folder has the copy, under the
-//! object's name, and its SHA-256. Workers of a machine share copies by a lock file beside the folder: exclusive to fetch or remove the
-//! copy, shared to read it.
+//! Each copy has a folder, named by its object and by the tag that changes with the object's contents. The folder has
+//! the copy, under the object's name, and its SHA-256. Workers of a machine share copies by a lock file beside the
+//! folder: exclusive to fetch or remove the copy, shared to read it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

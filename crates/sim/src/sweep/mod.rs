@@ -1,9 +1,10 @@
 //! Sweeps: many jobs over many traces, as tasks that run anywhere and write a file each.
 //!
-//! A [`Plan`] names traces and jobs. A [`Task`] is one trace with all of its jobs. It reads the trace once, with as many caches in memory
-//! as there are threads. Its result is one Parquet file, named by the contents of the trace, the jobs and the version. If that exists,
-//! nothing is run again, and two workers with the same task write the same bytes. The file appears atomically. Traces and results are
-//! files or objects of S3; such a trace is first copied to the local disk.
+//! A [`Plan`] names traces and jobs. A [`Task`] is one trace with all of its jobs. It reads the trace once, with as
+//! many caches in memory as there are threads. Its result is one Parquet file, named by the contents of the trace, the
+//! jobs and the version. If that exists, nothing is run again, and two workers with the same task write the same bytes.
+//! The file appears atomically. Traces and results are files or objects of S3; such a trace is first copied to the
+//! local disk.
 
 mod cache;
 mod error;

@@ -1,7 +1,8 @@
 //! Objects of S3: names of the form `s3://BUCKET/KEY`, read and written like files.
 //!
-//! Location and credentials come from the environment variables of other S3 tools: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-//! `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_SKIP_SIGNATURE`. A machine or pod of AWS needs none.
+//! Location and credentials come from the environment variables of other S3 tools: `AWS_ACCESS_KEY_ID`,
+//! `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_SKIP_SIGNATURE`. A machine or
+//! pod of AWS needs none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

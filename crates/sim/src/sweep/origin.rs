@@ -11,8 +11,8 @@ use super::folder::Folder;
 use super::objects::{About, Address, Objects, fitting, is_object};
 use crate::job::lines::{checksum, checksum_of_all};
 
-/// The subfolder of results for the SHA-256 of objects, each in a file named by the object's identity. So a worker can find results
-/// without fetching the objects.
+/// The subfolder of results for the SHA-256 of objects, each in a file named by the object's identity. So a worker can
+/// find results without fetching the objects.
 const KNOWN: &str = ".traces";
 
 /// The files and objects of a trace.

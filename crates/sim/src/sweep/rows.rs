@@ -17,8 +17,8 @@ use crate::results::Brief;
 pub struct Rows {
     /// The rows by trace, in the order of their jobs; each job once per trace.
     pub rows: Vec<Brief>,
-    /// Notes about rows left out, one line per trace. A newer file has rows of the same job over the same trace, which has changed since,
-    /// or from another version.
+    /// Notes about rows left out, one line per trace. A newer file has rows of the same job over the same trace, which
+    /// has changed since, or from another version.
     pub stale: Vec<String>,
 }
 

@@ -23,7 +23,8 @@ use crate::job::lines::{VERSION, hexadecimal};
 use crate::job::{Input, Job, run, run_accurate};
 use crate::results;
 
-/// One trace with all of its jobs. It can be sent to another machine that has the trace and the folder at the same paths or in S3.
+/// One trace with all of its jobs. It can be sent to another machine that has the trace and the folder at the same
+/// paths or in S3.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {

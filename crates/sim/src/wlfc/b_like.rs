@@ -1,15 +1,18 @@
 //! B_like: bcache as the paper on WLFC models it, on a conventional SSD.
 //!
-//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V: "managing data as the bucket unit, caching data as
-//! logs in the bucket, index the logs by a B+ tree in DRAM, performing garbage collection to remove the invalid data logs periodically and
-//! evicting buckets by the LRU replacement algorithm". Details that the paper leaves open follow bcache
-//! (Documentation/admin-guide/bcache.rst and drivers/md/bcache of Linux), or are fields of [`BLikeConfig`].
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V: "managing data as the bucket unit,
+//! caching data as logs in the bucket, index the logs by a B+ tree in DRAM, performing garbage collection to remove the
+//! invalid data logs periodically and evicting buckets by the LRU replacement algorithm". Details that the paper leaves
+//! open follow bcache (Documentation/admin-guide/bcache.rst and drivers/md/bcache of Linux), or are fields of
+//! [`BLikeConfig`].
 //!
-//! - A log is programmed at once and fills flash pages: an SSD that must not lose acknowledged data cannot wait for more.
-//! - A log enters the index once it is in the journal: one journal page for each log of a client. The journal is a ring.
+//! - A log is programmed at once and fills flash pages: an SSD that must not lose acknowledged data cannot wait for
+//!   more.
+//! - A log enters the index once it is in the journal: one journal page for each log of a client. The journal is a
+//!   ring.
 //! - A read miss enters the cache as a clean log, after the answer.
-//! - A bucket is evicted when few are free. Its dirty blocks are written back by address, one access for each run of neighbours, and
-//!   recorded in one page of the journal.
+//! - A bucket is evicted when few are free. Its dirty blocks are written back by address, one access for each run of
+//!   neighbours, and recorded in one page of the journal.
 //! - Collection moves live blocks out of the buckets that have the fewest, at most one bucket's worth each time.
 //! - Unneeded data is not trimmed on the SSD: bcache's `discard` is off by default.
 
@@ -57,8 +60,9 @@ pub struct BLikeConfig {
 }
 
 impl BLikeConfig {
-    /// Returns the defaults: 7 % over-provisioning; a journal page for each log, and two journal buckets; two free buckets. A collection
-    /// follows each 16th of the cache that is written, as in bcache, and takes buckets that are at most half live.
+    /// Returns the defaults: 7 % over-provisioning; a journal page for each log, and two journal buckets; two free
+    /// buckets. A collection follows each 16th of the cache that is written, as in bcache, and takes buckets that are
+    /// at most half live.
     pub fn new(flash_pages: u32, erase_block_pages: u32, bucket_pages: u32, page_blocks: u32) -> BLikeConfig {
         BLikeConfig {
             flash_pages,

@@ -1,8 +1,8 @@
 //! Caches that evict whole buckets, over the requests of a trace: WLFC, WLFC_c and B_like.
 //!
-//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V. WLFC is that of `flashwise-core`; its steps are
-//! charged to modelled flash and a modelled backend but not performed. Each request comes when the previous one is answered: the times of
-//! the trace do not count.
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V. WLFC is that of `flashwise-core`;
+//! its steps are charged to modelled flash and a modelled backend but not performed. Each request comes when the
+//! previous one is answered: the times of the trace do not count.
 
 mod b_like;
 mod managed;

@@ -1,8 +1,8 @@
 //! Latencies at a queue depth of 1: each request comes when the previous one is answered.
 //!
-//! Flash has a clock for each plane, the backend one for each of its channels. Work of a request starts when its inputs are ready: reads
-//! run in parallel, then writes, then erasures. Work left when the request is answered continues in the background, in order of time, and
-//! queues at the devices like any other.
+//! Flash has a clock for each plane, the backend one for each of its channels. Work of a request starts when its inputs
+//! are ready: reads run in parallel, then writes, then erasures. Work left when the request is answered continues in
+//! the background, in order of time, and queues at the devices like any other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -250,7 +250,8 @@ mod tests {
         ns as f64 / 1000.0
     }
 
-    /// Two blocks of the hard disk take 11,560 us and 20.48 us; then two pages on two planes are programmed in parallel.
+    /// Two blocks of the hard disk take 11,560 us and 20.48 us; then two pages on two planes are programmed in
+    /// parallel.
     #[test]
     fn stages_follow_each_other_and_what_is_in_one_goes_side_by_side() {
         let mut schedule = schedule();

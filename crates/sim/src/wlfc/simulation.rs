@@ -158,7 +158,8 @@ impl BucketSettings {
             let (found, least) = (ByteSize::new(bucket), ByteSize::new(2 * page));
             return Err(BucketError::NoRoomBesideHeader { found, least });
         }
-        // Pages of a block have no out-of-band bytes to identify a bucket. As on a server's flash, headers replace them.
+        // Pages of a block have no out-of-band bytes to identify a bucket. As on a server's flash, headers replace
+        // them.
         let config = match page_blocks {
             1 => {
                 let bucket_blocks = Config::blocks_beside_headers(blocks, HEADER_BLOCKS);
@@ -191,13 +192,15 @@ pub enum BucketError {
     #[error("size: {flash} of flash, expected fewer than 2^31 of its pages")]
     Size { flash: ByteSize },
     #[error(
-        "size: {flash} of flash has room for {found} buckets of {bucket}, expected at least {least}; choose more flash or smaller buckets"
+        "size: {flash} of flash has room for {found} buckets of {bucket}, expected at least {least}; choose more flash \
+         or smaller buckets"
     )]
     Few { flash: ByteSize, bucket: ByteSize, found: u64, least: u64 },
     #[error("bucket: found {found}, expected at least a page of the flash, {page}")]
     Bucket { found: ByteSize, page: ByteSize },
     #[error(
-        "bucket: found {found}, expected a multiple of {part}, the {parts} of device '{device}'; choose another length or device"
+        "bucket: found {found}, expected a multiple of {part}, the {parts} of device '{device}'; choose another length \
+         or device"
     )]
     Division { found: ByteSize, device: String, parts: &'static str, part: ByteSize },
     #[error("bucket: found {found}, expected at least {least}: one page of the flash is its header")]
@@ -297,7 +300,8 @@ impl Latencies {
 }
 
 impl Buckets {
-    /// Returns the counts of a cache of buckets that caused this many erasures. Blocks that fill pages count as metadata.
+    /// Returns the counts of a cache of buckets that caused this many erasures. Blocks that fill pages count as
+    /// metadata.
     pub(super) fn counts(self, erasures: u64) -> Counts {
         let figures = &self.figures;
         let (reads, writes) = (figures.read_blocks, figures.written_blocks);
@@ -336,8 +340,9 @@ impl Buckets {
     }
 }
 
-/// Runs a cache on flash of this many bytes over requests with this many block accesses. Warm-up and epochs end with the request in which
-/// they reach their length. Returns the result, whose time is that of the last answer, and the cache's capacity in blocks.
+/// Runs a cache on flash of this many bytes over requests with this many block accesses. Warm-up and epochs end with
+/// the request in which they reach their length. Returns the result, whose time is that of the last answer, and the
+/// cache's capacity in blocks.
 ///
 /// # Errors
 /// The settings make no cache.

@@ -47,7 +47,8 @@ price = 40
 endurance-cycles = 2000000
 "#;
 
-/// A trace in the format of MSR-Cambridge, `gap_us` between requests: some accesses to a hot set, some that move on, some to anything.
+/// A trace in the format of MSR-Cambridge, `gap_us` between requests: some accesses to a hot set, some that move on,
+/// some to anything.
 fn trace(seed: u64, write_share: u64, gap_us: u64) -> String {
     let mut state = seed;
     let mut random = |below: u64| workloads::random(&mut state) % below;
@@ -167,7 +168,8 @@ fn waits_that_cost_are_weighed_against_the_price() {
 fn nothing_is_bought_where_the_storage_is_fast_enough_or_flash_for_all_costs_less() {
     let workload = workload(&trace(4, 30, 1_000_000), None);
     let catalogue = Catalogue::parse("ours.toml", CATALOGUE).unwrap();
-    // A disk takes 11.56 ms to read and 12.36 ms to write, and a request of up to four blocks hardly longer. One a second waits for no other.
+    // A disk takes 11.56 ms to read and 12.36 ms to write, and a request of up to four blocks hardly longer. One a
+    // second waits for no other.
     let advice = ask(&catalogue, &workload, targets(13_000.0, 1.0), false).unwrap();
     assert_eq!((advice.verdict, advice.cache, advice.runs.len()), (Verdict::NoCache, None, 0));
     assert!(advice.no_cache.latency_mean_us > 11_560.0 && advice.no_cache.latency_mean_us < 12_360.0);
@@ -178,7 +180,8 @@ fn nothing_is_bought_where_the_storage_is_fast_enough_or_flash_for_all_costs_les
     assert_eq!(advice.verdict, Verdict::AllFlash, "{:?}", advice.sentences);
 }
 
-/// A disk cannot serve 667 requests a second, nor the misses of any of the caches: requests wait ever longer. More disks help.
+/// A disk cannot serve 667 requests a second, nor the misses of any of the caches: requests wait ever longer. More
+/// disks help.
 #[test]
 fn where_the_disks_have_more_work_than_they_can_do_no_cache_is_bought() {
     let workload = workload(&trace(6, 60, 1_500), None);

@@ -1,4 +1,5 @@
-//! Invariants between the algorithms whose wear is simulated, over generated traces, and over public ones with the feature `real-traces`.
+//! Invariants between the algorithms whose wear is simulated, over generated traces, and over public ones with the
+//! feature `real-traces`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,9 +122,10 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
     }
 }
 
-/// Six blocks on five units of two pages, and a write buffer of one unit. By when J is inserted all units are written, and on each there
-/// is one block left, A, C, E and G, or two, I and J: unit 0 is collected, and A goes back into the write buffer. J leaves, K comes, and A
-/// and K are written to unit 0, which is erased for that; now unit 1 is collected, and C is read from the write buffer.
+/// Six blocks on five units of two pages, and a write buffer of one unit. By when J is inserted all units are written,
+/// and on each there is one block left, A, C, E and G, or two, I and J: unit 0 is collected, and A goes back into the
+/// write buffer. J leaves, K comes, and A and K are written to unit 0, which is erased for that; now unit 1 is
+/// collected, and C is read from the write buffer.
 #[test]
 fn c_seals_collects_and_copies_forward_as_by_hand() {
     let trace = letters("ABBCDDEFFGHHIJJKKACEGI");
@@ -341,7 +343,8 @@ fn what_has_no_figure_is_refused_or_left_out() {
         |trace: &Trace, algorithm: &str| try_run(trace, &[algorithm], &[0.5], &small()).unwrap_err().to_string();
     assert_eq!(
         refused(&trace, "m_t:epbpd=5"),
-        "m_t:epbpd=5: without times has no times, so there are no erasures per day; give the budget as a share, such as share=50%"
+        "m_t:epbpd=5: without times has no times, so there are no erasures per day; give the budget as a share, such \
+         as share=50%"
     );
     let error = refused(&trace, "c_t:share=0.01%");
     assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");
@@ -394,9 +397,9 @@ mod real_traces {
 
     const ALGORITHMS: [&str; 7] = ["m", "m+", "c:order=arrival", "c", "lru", "ripq+", "pannier"];
 
-    /// With 1, 2.5, 5 and 10 % of the blocks M+ erases 58, 47, 41 and 35 % less than M, and C 38, 40, 42 and 38 % less than M+; the
-    /// paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, of which C has less for its read cache, these are 65 to 42 %, and 20 to 31 % on ten
-    /// of the traces (docs/results/wear.md).
+    /// With 1, 2.5, 5 and 10 % of the blocks M+ erases 58, 47, 41 and 35 % less than M, and C 38, 40, 42 and 38 % less
+    /// than M+; the paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, of which C has less for its read cache,
+    /// these are 65 to 42 %, and 20 to 31 % on ten of the traces (docs/results/wear.md).
     #[test]
     fn hits_and_erasures_are_ordered_as_the_paper_has_them() {
         let of_trace = |trace: Trace| {
@@ -435,8 +438,8 @@ mod real_traces {
     }
 }
 
-/// A plan runs like any other cache. Epochs, devices and waiting do not change its decisions. It keeps only blocks that are read again, so
-/// in the end everything written into the cache has been written back.
+/// A plan runs like any other cache. Epochs, devices and waiting do not change its decisions. It keeps only blocks that
+/// are read again, so in the end everything written into the cache has been written back.
 #[test]
 fn a_plan_has_epochs_and_devices_like_any_cache() {
     let trace = &traces()[0];

@@ -1,4 +1,5 @@
-//! How far MIN's admissions are from the fewest: against a flow of least cost, on random traces and on pieces of a real one.
+//! How far MIN's admissions are from the fewest: against a flow of least cost, on random traces and on pieces of a real
+//! one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,9 +90,10 @@ impl Network {
     }
 }
 
-/// The most hits, and the fewest admissions with as many. Each place of the cache is a unit of flow through time. Access i has three nodes:
-/// where a place comes to whose block is hit (3 i), where places are free (3 i + 1), and where a place takes the block of the access, to keep
-/// it until it is hit (3 i + 2). From a free place that costs an admission, from one that had the block nothing.
+/// The most hits, and the fewest admissions with as many. Each place of the cache is a unit of flow through time.
+/// Access i has three nodes: where a place comes to whose block is hit (3 i), where places are free (3 i + 1), and
+/// where a place takes the block of the access, to keep it until it is hit (3 i + 2). From a free place that costs an
+/// admission, from one that had the block nothing.
 fn best(next_uses: &[u32], capacity: usize) -> Score {
     let accesses = next_uses.len();
     let hit = accesses as i64 + 1;

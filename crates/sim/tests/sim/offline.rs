@@ -1,4 +1,5 @@
-//! The decisions of offline algorithms, held to examples of their paper, to exhaustive search and to slow versions written another way.
+//! The decisions of offline algorithms, held to examples of their paper, to exhaustive search and to slow versions
+//! written another way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,8 +54,9 @@ fn two_places_have_a_and_b_of_abcabd() {
     assert_eq!((m.insertions().len(), m_plus.insertions().len()), (2, 2));
 }
 
-/// Section 3.2: A is cached at t0 and read next at T, B is read at t0 and once more at T - 1. MIN replaces A by B; leaving A would have
-/// had as many hits with one write less. M+ does as MIN: B is read, so that its insertion is not wasted in the sense of R_1.
+/// Section 3.2: A is cached at t0 and read next at T, B is read at t0 and once more at T - 1. MIN replaces A by B;
+/// leaving A would have had as many hits with one write less. M+ does as MIN: B is read, so that its insertion is not
+/// wasted in the sense of R_1.
 #[test]
 fn a_write_that_is_wasted_although_it_is_read_stays() {
     let trace = letters("AABBA");
@@ -73,7 +75,8 @@ fn m_plus_does_not_insert_what_is_evicted_unread_and_keeps_what_then_has_room() 
     let stream = stream(&trace, 0);
     let (m, m_plus) = plans(&stream, 1);
     assert_eq!((draw(&m), draw(&m_plus)), ("iiil--".to_owned(), "--il--".to_owned()));
-    // A is read, evicted for B, which is evicted unread for C, and C is read. M+ leaves B out; A stays until C needs its place.
+    // A is read, evicted for B, which is evicted unread for C, and C is read. M+ leaves B out; A stays until C needs
+    // its place.
     let trace = letters("AABCCBA");
     let stream = self::stream(&trace, 0);
     let (m, m_plus) = plans(&stream, 1);
@@ -109,7 +112,8 @@ fn a_rerun_leaves_out_the_insertions_with_the_fewest_hits_and_the_first_of_equal
     assert_eq!(draw(&m_plus.rerun(&stream, 5, Threshold::least_hits(2), &Silent)), "i--h--hl----");
 }
 
-/// The most read hits that any algorithm can have: all sets of blocks that the cache can hold after each access are tried.
+/// The most read hits that any algorithm can have: all sets of blocks that the cache can hold after each access are
+/// tried.
 fn most_hits(accesses: &[(u32, Op)], capacity: usize) -> u64 {
     let mut hits_of: BTreeMap<BTreeSet<u32>, u64> = BTreeMap::from([(BTreeSet::new(), 0)]);
     for &(block, op) in accesses {

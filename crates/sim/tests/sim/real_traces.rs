@@ -1,5 +1,6 @@
-//! Public traces, which the project may not carry: their formats are recognised, and their requests are as many as other programs
-//! count in them. The directory is that of the environment variable `FLASHWISE_TRACES`; a missing variable or file is a failure.
+//! Public traces, which the project may not carry: their formats are recognised, and their requests are as many as
+//! other programs count in them. The directory is that of the environment variable `FLASHWISE_TRACES`; a missing
+//! variable or file is a failure.
 //!
 //! The figures are those of wc and awk over the decompressed files, and of a Python struct over the binary one.
 
@@ -191,8 +192,8 @@ fn open_timed_traces() -> Vec<Trace> {
 
 const CANDIDATES: [&str; 5] = ["lru", "larc", "larc:writes=admit", "2q", "s3-fifo"];
 
-/// Traces and percents of their blocks where `auto` may miss 5 % of the candidates' spread: those that look best up to some time are not best after
-/// it, or it takes a policy for better by a hair.
+/// Traces and percents of their blocks where `auto` may miss 5 % of the candidates' spread: those that look best up to
+/// some time are not best after it, or it takes a policy for better by a hair.
 const WORSE: [(&str, usize, f64); 3] = [("java-f2fs", 10, 0.2), ("java-f2fs", 5, 0.35), ("Financial1", 5, 0.15)];
 
 /// Over each trace, its start included, with timeframes of a hundredth of it, and caches of 10 % and 5 % of the blocks.
@@ -225,7 +226,8 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_
     assert!(kept >= 23, "within 5 % on {kept} of 26");
 }
 
-/// At the paper's target, with timeframes of a hundredth of each trace: not worse in latency over lifetime, and hardly slower.
+/// At the paper's target, with timeframes of a hundredth of each trace: not worse in latency over lifetime, and hardly
+/// slower.
 #[test]
 fn adaptive_rules_that_admit_writes_are_nowhere_worse_than_lru() {
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };

@@ -21,7 +21,8 @@ const POLICIES: [&str; 3] = ["lru", "larc", "s3-fifo"];
 /// Cache sizes, in parts of the blocks.
 const SIZES: [f64; 2] = [0.1, 0.3];
 
-/// Accesses by Zipf's law to 40,000 blocks in an order of their own. Every fifth is to a run over the blocks after them.
+/// Accesses by Zipf's law to 40,000 blocks in an order of their own. Every fifth is to a run over the blocks after
+/// them.
 fn skewed() -> String {
     let (mut text, mut state) = (String::new(), 1);
     for number in 0..ACCESSES {

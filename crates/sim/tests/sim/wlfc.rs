@@ -1,4 +1,5 @@
-//! WLFC against a plain model of the paper's text, and B_like by hand: the same figures over random, skewed and real requests.
+//! WLFC against a plain model of the paper's text, and B_like by hand: the same figures over random, skewed and real
+//! requests.
 
 use crate::workloads::{bundled_path, random};
 use flashwise_core::cache::{Cache, Event, Kind, Request};
@@ -16,8 +17,8 @@ use flashwise_trace::request_file::CacheRequest;
 /// Backend bucket, logs as (first block, blocks), pages written, priority, when it was set.
 type PlainWrite = (u64, Vec<(u64, u64)>, u64, f64, u64);
 
-/// The paper's text, slow and obvious: section IV.B.3 and IV.C, with reads and writes of whole blocks. Buckets are found by looking
-/// through all, priorities are halved one by one, and what a block holds is looked for in every log.
+/// The paper's text, slow and obvious: section IV.B.3 and IV.C, with reads and writes of whole blocks. Buckets are
+/// found by looking through all, priorities are halved one by one, and what a block holds is looked for in every log.
 struct Plain {
     config: Config,
     write: Vec<PlainWrite>,
@@ -241,9 +242,9 @@ fn buckets(counts: &Counts) -> Buckets {
     counts.buckets.unwrap()
 }
 
-/// 8 buckets of 4 pages of 4 blocks, of which one is the journal's, and 4 more to spare. A write of a block is a page, and a page of the
-/// journal: 1 ms on two planes or one. A read of it is a page. Of 16 blocks that are read, 12 are the backend's, with an access for each
-/// run around the 4 that are cached.
+/// 8 buckets of 4 pages of 4 blocks, of which one is the journal's, and 4 more to spare. A write of a block is a page,
+/// and a page of the journal: 1 ms on two planes or one. A read of it is a page. Of 16 blocks that are read, 12 are the
+/// backend's, with an access for each run around the 4 that are cached.
 #[test]
 fn b_like_by_hand() {
     let profile = Profile { pages_per_block: 4, ..Profile::find("wlfc", "wlfc").unwrap() };
@@ -288,8 +289,9 @@ fn b_like_holds_its_invariants_over_random_requests() {
     }
 }
 
-/// 4 KiB at random over 256 MiB, which the write queue of 1 GiB of flash has room for: the figures of all three add up. Where nothing is read, WLFC has at most 40 % of B_like's
-/// erasures. With a read among eight requests it has less than half, and writes sooner; WLFC_c's reads take at most 1.1 times as long.
+/// 4 KiB at random over 256 MiB, which the write queue of 1 GiB of flash has room for: the figures of all three add up.
+/// Where nothing is read, WLFC has at most 40 % of B_like's erasures. With a read among eight requests it has less than
+/// half, and writes sooner; WLFC_c's reads take at most 1.1 times as long.
 #[test]
 fn figures_add_up_and_wlfc_erases_less_than_b_like() {
     let run = |system, reads: u64| {

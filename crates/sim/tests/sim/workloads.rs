@@ -58,7 +58,8 @@ pub fn normalised(name: &str, requests: impl Iterator<Item = Request>) -> Trace 
     Trace::map(name, &normaliser.finish().unwrap().into_inner().unwrap()).unwrap()
 }
 
-/// The accesses that the letters name, a second apart: reads of `A` to `Z`, writes of `a` to `z`, which are the same blocks.
+/// The accesses that the letters name, a second apart: reads of `A` to `Z`, writes of `a` to `z`, which are the same
+/// blocks.
 pub fn letters(letters: &str) -> Trace {
     let request = |(at, letter): (usize, char)| Request {
         time_us: at as i64 * 1_000_000,

@@ -44,7 +44,8 @@ impl Member {
 #[allow(missing_docs)]
 pub enum ArchiveError {
     #[error(
-        "found an archive of more than one file ({first}, {next}), expected the name of one of them after the archive's, as in ARCHIVE/{first}"
+        "found an archive of more than one file ({first}, {next}), expected the name of one of them after the \
+         archive's, as in ARCHIVE/{first}"
     )]
     Several { first: String, next: String },
     #[error("found no such file in the archive, expected one of: {}", shortened(names))]

@@ -1,7 +1,8 @@
 //! Alibaba Cloud block traces: `device_id,opcode,offset,length,timestamp`.
 //!
-//! Source: Li, Wang, Lee, Li, Zhang, Xia, Huang: An in-depth analysis of cloud block storage workloads in large-scale production.
-//! IISWC 2020, and the README of its traces. Offset and length are in bytes, the timestamp in microseconds, the opcode is `R` or `W`.
+//! Source: Li, Wang, Lee, Li, Zhang, Xia, Huang: An in-depth analysis of cloud block storage workloads in large-scale
+//! production. IISWC 2020, and the README of its traces. Offset and length are in bytes, the timestamp in microseconds,
+//! the opcode is `R` or `W`.
 
 use flashwise_core::access::Op;
 

@@ -1,7 +1,8 @@
 //! Binary block events of the kernel, from the files `DEVICE.blktrace.CPU` of blktrace, or merged to one file by
 //! `blkparse -d`.
 //!
-//! Source: the kernel's `include/uapi/linux/blktrace_api.h`. Numbers are in the byte order of the traced machine. A record has 48 bytes:
+//! Source: the kernel's `include/uapi/linux/blktrace_api.h`. Numbers are in the byte order of the traced machine. A
+//! record has 48 bytes:
 //!
 //! | byte | field |
 //! | --- | --- |
@@ -288,7 +289,8 @@ impl Parse for Blktrace {
         let events = format!("events {}", char::from(self.action));
         if self.is_missing {
             let doubt = format!(
-                "none of its first events are {events}: right for a processor that only completes requests, otherwise name \
+                "none of its first events are {events}: right for a processor that only completes requests, otherwise \
+                 name \
                  another action, as in --format blktrace:action=C"
             );
             return Ok(Some(Reading { columns: events, doubts: vec![doubt] }));

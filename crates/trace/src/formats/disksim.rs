@@ -1,8 +1,8 @@
 //! DiskSim ASCII traces: `time device block size flags`.
 //!
-//! Source: Bucy, Schindler, Schlosser, Ganger: The DiskSim Simulation Environment, version 4.0, reference manual (CMU-PDL-08-101),
-//! section on input workload traces. The time is in milliseconds, block and size in sectors of 512 bytes, flags are hexadecimal
-//! with bit 0 set in a read.
+//! Source: Bucy, Schindler, Schlosser, Ganger: The DiskSim Simulation Environment, version 4.0, reference manual
+//! (CMU-PDL-08-101), section on input workload traces. The time is in milliseconds, block and size in sectors of 512
+//! bytes, flags are hexadecimal with bit 0 set in a read.
 //!
 //! Traces of SSDSim, MQSim and FlashSim look the same with different units: SSDSim and MQSim write whole nanoseconds
 //! (or microseconds), FlashSim writes sizes in pages. So a trace is only recognised as DiskSim if its times have

@@ -25,7 +25,8 @@ use crate::request::{Request, Volumes};
 pub static FORMAT: Format = Format {
     name: "etw",
     title: "Windows event trace as text",
-    source: "DiskRead, TimeStamp (us), Process Name ( PID), ..., ByteOffset, IOSize, ..., DiskNum, ...; SNIA IOTTA, MSPS and Exchange",
+    source: "DiskRead, TimeStamp (us), Process Name ( PID), ..., ByteOffset, IOSize, ..., DiskNum, ...; SNIA IOTTA, \
+        MSPS and Exchange",
     parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
     recognise,
     parser: |options, sample, _| Ok(Box::new(Lines(Etw { units: UNITS.given(options), ..Etw::new(sample) }))),
@@ -192,18 +193,30 @@ mod tests {
     use crate::formats::testing::{filtered, read, recognised, refuses, requests};
 
     const TRACE: &[u8] = b"BeginHeader\r\n\
-        \x20              DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri,  VolSnap,         FileObject, FileName\r\n\
-        \x20             DiskWrite,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri,  VolSnap,         FileObject, FileName\r\n\
+        \x20              DiskRead,  TimeStamp,     Process Name ( \
+        PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, \
+        I/O Pri,  VolSnap,         FileObject, FileName\r\n\
+        \x20             DiskWrite,  TimeStamp,     Process Name ( \
+        PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, \
+        I/O Pri,  VolSnap,         FileObject, FileName\r\n\
         \x20          DiskReadInit,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr\r\n\
-        \x20             DiskFlush,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,                           ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri\r\n\
+        \x20             DiskFlush,  TimeStamp,     Process Name ( \
+        PID),   ThreadID,             IrpPtr,                           ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, \
+        I/O Pri\r\n\
         EndHeader\r\n\
         OS Version: 6.0.6001, Trace Size: 12345KB, Events Lost: 0, Trace start: 0x01c8b2a0\r\n\
         \x20          DiskReadInit,        970,      sqlservr.exe (2468),       1404, 0xfffffa8004a6e010\r\n\
-        \x20              DiskRead,       1040,      sqlservr.exe (2468),       1404, 0xfffffa8004a6e010, 0x00afdbc800, 0x00002000,          70,        2, 0x060043,          68,  Normal,        0, 0xfffffa80043c5590, \"E:\\db, old.mdf\"\r\n\
-        \x20             DiskWrite,       2210,            System (   4),         84, 0xfffffa8004bfc010, 0x0000001000, 0x00001000,         110,        0, 0x060a00,         108,  Normal,        0, 0xfffffa8003d0a070, \"C:\\$LogFile\"\r\n\
-        \x20             DiskFlush,       2300,            System (   4),         84, 0xfffffa8004bfc010,                               90,        0, 0x060a00,          88,  Normal\r\n\
+        \x20              DiskRead,       1040,      sqlservr.exe (2468),       1404, 0xfffffa8004a6e010, \
+        0x00afdbc800, 0x00002000,          70,        2, 0x060043,          68,  Normal,        0, 0xfffffa80043c5590, \
+        \"E:\\db, old.mdf\"\r\n\
+        \x20             DiskWrite,       2210,            System (   4),         84, 0xfffffa8004bfc010, \
+        0x0000001000, 0x00001000,         110,        0, 0x060a00,         108,  Normal,        0, 0xfffffa8003d0a070, \
+        \"C:\\$LogFile\"\r\n\
+        \x20             DiskFlush,       2300,            System (   4),         84, \
+        0xfffffa8004bfc010,                               90,        0, 0x060a00,          88,  Normal\r\n\
         \x20            FileIoRead,       2400,            System (   4),         84, 0xfffffa8004bfc010\r\n\
-        \x20              DiskRead,       2500,        a, b.exe ( 77),         84, 0xfffffa8004bfc010, 8192, 512,         110,        0, 0x060a00\r\n";
+        \x20              DiskRead,       2500,        a, b.exe ( 77),         84, 0xfffffa8004bfc010, 8192, \
+        512,         110,        0, 0x060a00\r\n";
 
     /// Counted by `grep -c '^ *DiskRead, *[0-9]'` and the same for DiskWrite: 2 and 1.
     #[test]

@@ -1,7 +1,8 @@
 //! fio's I/O logs, versions 2 and 3: `file action`, `file action offset length`, in version 3 with a time before each.
 //!
-//! Source: fio's HOWTO, "Trace file format v2" and "v3"; fio's `iolog.c`, which writes times in microseconds since the start of the
-//! job. Offset and length are in bytes, a file is a volume. The first line is `fio version 2 iolog` or `fio version 3 iolog`.
+//! Source: fio's HOWTO, "Trace file format v2" and "v3"; fio's `iolog.c`, which writes times in microseconds since the
+//! start of the job. Offset and length are in bytes, a file is a volume. The first line is `fio version 2 iolog` or
+//! `fio version 3 iolog`.
 //!
 //! Only `read` and `write` count as requests. Syncs and trims count as skipped; `add`, `open`, `close` and `wait` are
 //! ignored. Version 2 has no times, only waits between requests, so all its times are 0.

@@ -24,7 +24,8 @@ use crate::request::{RecordedRequest, Volumes};
 pub static FORMAT: Format = Format {
     name: "flashwise",
     title: "Recording of flashwise serve",
-    source: "time_us,volume,op,offset,length,flags; flashwise serve --record; reads and writes count, other ops are skipped",
+    source: "time_us,volume,op,offset,length,flags; flashwise serve --record; reads and writes count, other ops are \
+        skipped",
     parameters: &[],
     recognise: |sample| if sample.lines().next() == Some(HEADER.as_bytes()) { Fit::Yes } else { Fit::No },
     parser: |_, _, _| Ok(Box::new(Unfinished(Box::new(Lines(Recorded))))),

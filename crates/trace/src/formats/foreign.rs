@@ -4,7 +4,8 @@
 const BPFTRACE: &str = "sectors and sizes (as bcc's biosnoop prints them)";
 
 const JSON: &str = "JSON in another form than that of iotrace or of mooncake";
-const LINES_OR_TABLE: &str = "one of their objects per line (as jq -c writes it), or CSV (as jq -r '[.time, .op, .offset, .length] | @csv' makes it)";
+const LINES_OR_TABLE: &str = "one of their objects per line (as jq -c writes it), or CSV (as jq -r '[.time, .op, \
+    .offset, .length] | @csv' makes it)";
 
 /// The first bytes, the name of the format, and the expected replacement.
 const BEGINNINGS: [(&[u8], &str, &str); 17] = [
@@ -54,7 +55,8 @@ mod tests {
             ),
             (
                 b"{\n  \"timestamp\": 27482,\n  \"hash_ids\": [46]\n}\n",
-                "found JSON in another form than that of iotrace or of mooncake, expected one of their objects per line (as jq -c writes it), or CSV (as jq -r '[.time, .op, .offset, .length] | @csv' makes it)",
+                "found JSON in another form than that of iotrace or of mooncake, expected one of their objects per \
+                 line (as jq -c writes it), or CSV (as jq -r '[.time, .op, .offset, .length] | @csv' makes it)",
             ),
             (
                 b"PAR1\x15\x04\x15\x10",
@@ -66,7 +68,8 @@ mod tests {
             ),
             (
                 b"\x1f\x9d\x90\x61",
-                "found data of compress (.Z), expected its contents (as uncompress writes them), or gzip, zstd, xz, bzip2 or lz4",
+                "found data of compress (.Z), expected its contents (as uncompress writes them), or gzip, zstd, xz, \
+                 bzip2 or lz4",
             ),
         ];
         for (bytes, message) in cases {

@@ -34,7 +34,8 @@ use crate::request::{Request, Volumes};
 pub static FORMAT: Format = Format {
     name: "ftrace",
     title: "Block tracepoints of ftrace, trace-cmd and perf script",
-    source: "process [cpu] time_s: block_rq_issue: major,minor rwbs bytes () sector + sectors [process]; trace/events/block.h",
+    source: "process [cpu] time_s: block_rq_issue: major,minor rwbs bytes () sector + sectors [process]; \
+        trace/events/block.h",
     parameters: &[ACTION, STACKED, TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
     recognise: |sample| sample.fit_lines(&Ftrace { action: ANY, below: Vec::new(), units: PLAIN }),
     parser: |options, sample, _| {
@@ -228,18 +229,23 @@ mod tests {
     use crate::formats::testing::{filtered, read, recognised, refuses, requests};
 
     const FTRACE: &[u8] = b"# tracer: nop\n#\n#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n\
-        \x20    jbd2/sda1-8-533   [000] .... 396695.376685: block_bio_remap: 8,0 FWFS 3905554656 + 8 <- (8,1) 3905552608\n\
+        \x20    jbd2/sda1-8-533   [000] .... 396695.376685: block_bio_remap: 8,0 FWFS 3905554656 + 8 <- (8,1) \
+        3905552608\n\
         \x20    jbd2/sda1-8-533   [000] .... 396695.376696: block_bio_queue: 8,0 FWFS 3905554656 + 8 [jbd2/sda1-8]\n\
         \x20    jbd2/sda1-8-533   [000] .... 396695.376709: block_getrq: 8,0 FWFS 3905554656 + 8 [jbd2/sda1-8]\n\
-        \x20    jbd2/sda1-8-533   [000] d... 396695.376716: block_rq_insert: 8,0 FWFS 0 () 3905554656 + 8 [jbd2/sda1-8]\n\
-        \x20    ksoftirqd/3-23    [003] dns. 396695.377109: block_rq_issue: 8,0 WFS 4096 () 3905554656 + 8 [ksoftirqd/3]\n\
+        \x20    jbd2/sda1-8-533   [000] d... 396695.376716: block_rq_insert: 8,0 FWFS 0 () 3905554656 + 8 \
+        [jbd2/sda1-8]\n\
+        \x20    ksoftirqd/3-23    [003] dns. 396695.377109: block_rq_issue: 8,0 WFS 4096 () 3905554656 + 8 \
+        [ksoftirqd/3]\n\
         \x20    my fio-789   (    789) [000] ..... 396696.092003: block_bio_queue: 259,0 R 64 + 128 [my fio]\n\
         \x20         <idle>-0     [000] d.h1. 396696.129864: block_rq_complete: 259,0 R () 64 + 128 none,0,0 [0]\n\
         \x20    fio-789   [000] ..... 396697.0: block_bio_queue: 259,0 D 64 + 128 [fio]\n\
         \x20    raft-37801   [003] .....  9904.831153: nvme_setup_cmd: nvme0: disk=nvme0n1, slba=498455480, len=7\n";
 
-    const PERF: &[u8] = b"    kworker/u16:3 25003 [004] 543348.164811:   block:block_rq_insert: 259,0 RM 4096 () 2564656 + 8 [kworker/u16:3]\n\
-        \x20   kworker/4:1H    533/544 [004] 543348.164815:          1 block:block_rq_issue: 259,0 RM 4096 () 2564656 + 8 none,0,0 [kworker/4:1H]\n\
+    const PERF: &[u8] = b"    kworker/u16:3 25003 [004] 543348.164811:   block:block_rq_insert: 259,0 RM 4096 () \
+        2564656 + 8 [kworker/u16:3]\n\
+        \x20   kworker/4:1H    533/544 [004] 543348.164815:          1 block:block_rq_issue: 259,0 RM 4096 () 2564656 \
+        + 8 none,0,0 [kworker/4:1H]\n\
         \x20           ffffffff8149a2f1 blk_mq_start_request+0x81 ([kernel.kallsyms])\n\
         \x20        my dd      0 [004] 543348.164887123:   block:block_rq_issue: 259,0 FF 0 () 0 + 0 [0]\n\
         \x20        my dd      7 [004] 543348.164887123:   block:block_rq_issue: 259,0 WS 4096 (2a 00) 8 + 8 [0]\n";

@@ -26,7 +26,8 @@ use crate::request::Volumes;
 pub static FORMAT: Format = Format {
     name: "lcs",
     title: "libCacheSim LCS, versions 1 to 8",
-    source: "binary header of 8192 bytes, records of 24 to 100 bytes: time_s, object, size, operation; an object is one block",
+    source: "binary header of 8192 bytes, records of 24 to 100 bytes: time_s, object, size, operation; an object is \
+        one block",
     parameters: &[Parameter {
         name: "version",
         kind: Kind::Choice(&["auto", "1", "2", "3", "4", "5", "6", "7", "8"]),

@@ -24,7 +24,8 @@ use super::{Batch, Fit, Format, Framing, Malformed, Parse, Reading, Record, Samp
 pub static FORMAT: Format = Format {
     name: "mooncake",
     title: "KV cache of a language model, JSON lines",
-    source: "{\"timestamp\": ms, \"input_length\": tokens, \"hash_ids\": [block, ...]}; each id reads a block; Qin et al., FAST 2025",
+    source: "{\"timestamp\": ms, \"input_length\": tokens, \"hash_ids\": [block, ...]}; each id reads a block; Qin et \
+        al., FAST 2025",
     parameters: &[Parameter {
         name: "time-unit",
         kind: Kind::Choice(&["auto", "s", "ms", "us", "ns", "filetime"]),

@@ -17,7 +17,8 @@ use crate::request::Volumes;
 pub static FORMAT: Format = Format {
     name: "oracle-general",
     title: "libCacheSim oracleGeneral",
-    source: "binary records of 24 bytes: time_s u32, object u64, size u32, next access i64; an object is one block, all reads",
+    source: "binary records of 24 bytes: time_s u32, object u64, size u32, next access i64; an object is one block, \
+        all reads",
     parameters: &[],
     recognise,
     parser: |_, _, block_size_bytes| Ok(Box::new(Records(OracleGeneral(Objects::new(block_size_bytes))))),

@@ -201,7 +201,8 @@ mod tests {
         let undecided =
             "found \"4K\", expected a number; kilo=1024 or kilo=1000 in --format, which decides how long a K is";
         assert_eq!(read("4K", 1, None), Err(undecided.to_owned()));
-        let sectors = "found \"4KiB\", expected a number, a number of units of 512 bytes; offset-unit=1 and length-unit=1 in --format \
+        let sectors = "found \"4KiB\", expected a number, a number of units of 512 bytes; offset-unit=1 and \
+            length-unit=1 in --format \
                        read sizes in bytes";
         assert_eq!(read("4KiB", 512, None), Err(sectors.to_owned()));
         for wrong in ["K", "4X", "4KiBs", "1.0001K", "4 K B"] {

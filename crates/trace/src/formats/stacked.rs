@@ -16,7 +16,8 @@ pub const STACKED: Parameter = Parameter {
     name: "stacked",
     kind: Kind::Choice(&["top", "all"]),
     default: "top",
-    meaning: "top leaves out lower devices of stacked ones, such as disks below LVM; all counts their requests once for each device",
+    meaning: "top leaves out lower devices of stacked ones, such as disks below LVM; all counts their requests once \
+        for each device",
 };
 
 /// An event of a device.
@@ -61,7 +62,8 @@ pub fn reading(action: char, below: &[impl AsRef<[u8]>], doubts: Vec<String>) ->
     let columns = match below {
         [] => String::new(),
         _ => format!(
-            "events {action}, without those of {}, to which requests of other devices are mapped (stacked=all in --format keeps them)",
+            "events {action}, without those of {}, to which requests of other devices are mapped (stacked=all in \
+             --format keeps them)",
             names.join(" and ")
         ),
     };

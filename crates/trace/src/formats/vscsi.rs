@@ -20,7 +20,8 @@ use crate::request::{Request, Volumes};
 pub static FORMAT: Format = Format {
     name: "vscsi",
     title: "CloudPhysics vSCSI, versions 1 and 2",
-    source: "binary records of 32 or 40 bytes with SCSI commands, sectors and microseconds; Waldspurger et al., FAST 2015",
+    source: "binary records of 32 or 40 bytes with SCSI commands, sectors and microseconds; Waldspurger et al., FAST \
+        2015",
     parameters: &[Parameter {
         name: "version",
         kind: Kind::Choice(&["auto", "1", "2"]),

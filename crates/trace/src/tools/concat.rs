@@ -352,7 +352,8 @@ mod tests {
     fn recordings_in_the_wrong_order_are_named() {
         let wrong = |name: &str, before: &str| {
             format!(
-                "{name}: it seems to be from before {before}, which it is given after: give recordings in the order of time"
+                "{name}: it seems to be from before {before}, which it is given after: give recordings in the order of \
+                 time"
             )
         };
         let (monday, tuesday) = (("mon.csv", 0, 9 * S), ("tue.csv", DAY, DAY + 9 * S));

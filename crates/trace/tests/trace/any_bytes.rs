@@ -28,7 +28,8 @@ fn damage() -> impl Strategy<Value = Damage> {
     prop_oneof![
         4 => (at, 0..8_u32).prop_map(|(at, bit)| Damage::Flip { at, bits: 1 << bit }),
         // Bytes with a meaning in some format.
-        4 => (at, prop::sample::select(&b"0918-.,\n\r\t \"#*+RWDx\0\xFF"[..])).prop_map(|(at, byte)| Damage::Set { at, byte }),
+        4 => (at, prop::sample::select(&b"0918-.,\n\r\t \
+            \"#*+RWDx\0\xFF"[..])).prop_map(|(at, byte)| Damage::Set { at, byte }),
         2 => (at, vec(any::<u8>(), 1..20)).prop_map(|(at, bytes)| Damage::Insert { at, bytes }),
         2 => (at, 1..200_usize).prop_map(|(at, len)| Damage::Remove { at, len }),
         1 => (at, 1..2000_usize, any::<usize>()).prop_map(|(at, len, to)| Damage::Double { at, len, to }),

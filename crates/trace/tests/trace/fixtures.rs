@@ -162,7 +162,8 @@ pub fn all(count: usize) -> Vec<Fixture> {
                     let end = if event == "rq_complete" { "" } else { "\n" };
                     write!(
                         out,
-                        "  my nfsd-18615   [005] d..1.  {time}: block_{event}: 8,16 {op}S{cmd} {sector} + {sectors} [my nfsd]{end}"
+                        "  my nfsd-18615   [005] d..1.  {time}: block_{event}: 8,16 {op}S{cmd} {sector} + {sectors} \
+                         [my nfsd]{end}"
                     )
                     .unwrap();
                 }
@@ -222,12 +223,16 @@ pub fn all(count: usize) -> Vec<Fixture> {
             "etw",
             "3",
             {
-                let head = b"BeginHeader\n  DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags\nEndHeader\n".to_vec();
+                let head = b"BeginHeader\n  DiskRead,  TimeStamp,     Process Name ( \
+                    PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, \
+                    IrpFlags\nEndHeader\n"
+                    .to_vec();
                 let lines = text(&|out, r| {
                     let op = if r.op == Op::Read { "Read" } else { "Write" };
                     write!(
                         out,
-                        "   Disk{op}, {:10}, a, b.exe (   4), 84, 0xfffffa8004bfc010, {:#012x}, {:#010x}, 110, 3, 0x060a00",
+                        "   Disk{op}, {:10}, a, b.exe (   4), 84, 0xfffffa8004bfc010, {:#012x}, {:#010x}, 110, 3, \
+                         0x060a00",
                         r.time_us, r.offset_bytes, r.length_bytes
                     )
                     .unwrap();

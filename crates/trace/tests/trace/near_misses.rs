@@ -365,7 +365,8 @@ fn events_that_are_no_requests_stay_out_of_what_is_suggested() {
     let error = read(&lines("swapped", TIMED, swapped).text, None).unwrap_err();
     assert_eq!(
         error,
-        "trace: found swapped times, offsets or lengths, expected the columns in the order of the format, which no --format changes"
+        "trace: found swapped times, offsets or lengths, expected the columns in the order of the format, which no \
+         --format changes"
     );
 }
 

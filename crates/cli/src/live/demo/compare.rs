@@ -1,4 +1,5 @@
-//! `flashwise demo --page`: the same requests on a volume with a cache and on one without, side by side on the management page.
+//! `flashwise demo --page`: the same requests on a volume with a cache and on one without, side by side on the
+//! management page.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -166,7 +167,8 @@ fn result(cached: &VolumeStatus, uncached: &VolumeStatus) -> Option<String> {
     let writes = match (mean_us(cached, "write"), mean_us(uncached, "write")) {
         (Some(with), Some(without)) => {
             format!(
-                " Writes, answered from RAM as by the write cache of a disk, took {} instead of {}; the flash was written with {flash}.",
+                " Writes, answered from RAM as by the write cache of a disk, took {} instead of {}; the flash was \
+                 written with {flash}.",
                 human::duration(with),
                 human::duration(without)
             )
@@ -202,8 +204,10 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "Reads were 4 times as fast with the cache: {} on average instead of {}. 75% of the reads were hits, which avoided \
-                 7,500 of 10,000 disk reads. Writes, answered from RAM as by the write cache of a disk, took {} instead of {}; the flash was written with {}.",
+                "Reads were 4 times as fast with the cache: {} on average instead of {}. 75% of the reads were hits, \
+                 which avoided \
+                 7,500 of 10,000 disk reads. Writes, answered from RAM as by the write cache of a disk, took {} \
+                 instead of {}; the flash was written with {}.",
                 human::duration(1000.0),
                 human::duration(4000.0),
                 human::duration(200.0),

@@ -1,5 +1,5 @@
-//! `flashwise demo`: serves a volume on temporary files, puts a load on it, shows its status and cleans up. With `--page`, it compares two
-//! volumes on the management page.
+//! `flashwise demo`: serves a volume on temporary files, puts a load on it, shows its status and cleans up. With
+//! `--page`, it compares two volumes on the management page.
 
 mod client;
 mod compare;
@@ -26,12 +26,12 @@ use client::{Client, Load};
 
 /// Try a cache on temporary files: serve, load, show status, clean up
 ///
-/// The load goes over NBD: requests of 4 KiB, 70 % of them reads, with blocks drawn from a Zipf distribution. Storage is 256 MiB, flash 64 MiB.
-/// The demo needs no root and no device. Ctrl-C ends it early.
+/// The load goes over NBD: requests of 4 KiB, 70 % of them reads, with blocks drawn from a Zipf distribution. Storage
+/// is 256 MiB, flash 64 MiB. The demo needs no root and no device. Ctrl-C ends it early.
 ///
-/// With --page, the same requests go to two volumes of 32 MiB for a minute. One has a cache of 8 MiB, the other none. The disk of each is
-/// a file, slowed down to 4 ms for each read and write. The management page compares latency, hits and disk reads, and the demo prints the result. On
-/// a terminal, the page stays until Ctrl-C.
+/// With --page, the same requests go to two volumes of 32 MiB for a minute. One has a cache of 8 MiB, the other none.
+/// The disk of each is a file, slowed down to 4 ms for each read and write. The management page compares latency, hits
+/// and disk reads, and the demo prints the result. On a terminal, the page stays until Ctrl-C.
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Compare with and without a cache on the management page, for a minute

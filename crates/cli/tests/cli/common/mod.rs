@@ -10,7 +10,8 @@ pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A command that runs flashwise in `folder`, with nothing on standard input. The default socket of the API is in the folder.
+/// A command that runs flashwise in `folder`, with nothing on standard input. The default socket of the API is in the
+/// folder.
 pub fn flashwise(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashwise"));
     command.current_dir(folder).args(arguments).stdin(Stdio::null()).env_remove("RAYON_NUM_THREADS");
@@ -28,7 +29,8 @@ pub fn parts(output: Output) -> (String, String, i32) {
     (text(output.stdout), text(output.stderr), output.status.code().expect("not ended by a signal"))
 }
 
-/// Returns standard output of a run that must succeed without messages, except about the columns of CSVs and the blocks of ARC's traces.
+/// Returns standard output of a run that must succeed without messages, except about the columns of CSVs and the blocks
+/// of ARC's traces.
 pub fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let (out, err, code) = run(folder, arguments);
     let is_told =

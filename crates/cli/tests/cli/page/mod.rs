@@ -1,5 +1,5 @@
-//! The page in a real browser: `drive.py` uses each of its views, with the mouse and with the keyboard. Needs the `.venv` that `run-tests` makes,
-//! and Chromium.
+//! The page in a real browser: `drive.py` uses each of its views, with the mouse and with the keyboard. Needs the
+//! `.venv` that `run-tests` makes, and Chromium.
 
 use std::fs::{File, Permissions};
 use std::net::TcpListener;
@@ -40,7 +40,8 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     );
     let volume = |name: &str| {
         format!(
-            "[[volume]]\nname = '{name}'\nbackend = '{name}.img'\nflash = '{name}.cache'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n"
+            "[[volume]]\nname = '{name}'\nbackend = '{name}.img'\nflash = '{name}.cache'\nflash-size = \
+             '16MiB'\nerase-unit = '1MiB'\n"
         )
     };
     // Nothing listens at the port of discard.

@@ -1,6 +1,8 @@
-//! The program in the guest of the power-cut tests. It writes files, prints fsync's promises, and reads the files back after a power cut.
+//! The program in the guest of the power-cut tests. It writes files, prints fsync's promises, and reads the files back
+//! after a power cut.
 //!
-//! Each line is a word, the number of a file or group of files, a position in it, and a version. Versions of a position only grow.
+//! Each line is a word, the number of a file or group of files, a position in it, and a version. Versions of a position
+//! only grow.
 #![allow(clippy::unwrap_used)] // What fails ends the program, and the host is told.
 
 use std::fmt::Write as _;

@@ -35,7 +35,8 @@ pub enum Told {
 }
 
 impl Machine {
-    /// Boots the guest of `tests/power-cuts/run`, with disks of these names from the NBD server at `nbd.sock` in `directory`.
+    /// Boots the guest of `tests/power-cuts/run`, with disks of these names from the NBD server at `nbd.sock` in
+    /// `directory`.
     pub fn start(directory: &Path, disks: impl Iterator<Item = &'static str>, task: &Task) -> Machine {
         let guest = std::env::var("FLASHWISE_GUEST").expect("FLASHWISE_GUEST is set by tests/power-cuts/run");
         // Emulated, it runs wherever QEMU does.
@@ -49,14 +50,18 @@ impl Machine {
         command
             .args(["-accel", &accelerator, "-cpu", "max", "-m", "768", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-device", "virtio-rng-pci"])
-            .arg("-kernel").arg(Path::new(&guest).join("vmlinuz"))
-            .arg("-initrd").arg(Path::new(&guest).join("initramfs.img"))
+            .arg("-kernel")
+            .arg(Path::new(&guest).join("vmlinuz"))
+            .arg("-initrd")
+            .arg(Path::new(&guest).join("initramfs.img"))
             .arg("-append")
             .arg(format!(
-                "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check rdinit=/init LAYOUT={} FILE_SYSTEM={} STEP={} BOOT={}",
+                "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check rdinit=/init LAYOUT={} FILE_SYSTEM={} \
+                 STEP={} BOOT={}",
                 task.layout, task.file_system, task.step, task.boot
             ))
-            .arg("-serial").arg(format!("file:{}", console.display()))
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
             .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=told", "-chardev"])
             .arg(format!("socket,id=told,path={}", channel_path.display()));
         for name in disks {

@@ -1,8 +1,10 @@
-//! Power cuts of a real kernel. A virtual machine runs `flashwise serve` on disks with volatile caches, and a file system on the volume.
-//! The machine is killed at a random moment, its disks forget some unflushed writes, and it boots again. The cache must recover, the file
-//! system must mount and be sound, and all data that fsync promised must be there.
+//! Power cuts of a real kernel. A virtual machine runs `flashwise serve` on disks with volatile caches, and a file
+//! system on the volume. The machine is killed at a random moment, its disks forget some unflushed writes, and it boots
+//! again. The cache must recover, the file system must mount and be sound, and all data that fsync promised must be
+//! there.
 //!
-//! `tests/power-cuts/run` makes the guest and starts this. `FLASHWISE_CUTS` sets how many cuts, `FLASHWISE_SEED` the seed.
+//! `tests/power-cuts/run` makes the guest and starts this. `FLASHWISE_CUTS` sets how many cuts, `FLASHWISE_SEED` the
+//! seed.
 
 mod cut_disk;
 mod machine;

@@ -80,7 +80,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "write-buffer-half-life",
             kind: Kind::Count(0, 1_000_000),
             default: "16",
-            meaning: "The least frequently written block leaves the write buffer first. All counts are halved each time that \
+            meaning: "The least frequently written block leaves the write buffer first. All counts are halved each \
+                time that \
                       this many times the buffer's blocks were written; 0 for never, as in the NCache paper",
         },
         values: "TIMES",
@@ -123,7 +124,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "write-mode",
             kind: Kind::Choice(&["write-back", "write-through", "write-around"]),
             default: "write-back",
-            meaning: "When written data reaches the backend. write-back: later. write-through: before the answer; admitted \
+            meaning: "When written data reaches the backend. write-back: later. write-through: before the answer; \
+                admitted \
                       blocks also go to flash. write-around: before the answer, and not to flash",
         },
         values: "MODE",
@@ -151,7 +153,8 @@ pub static SETTINGS: &[Setting] = &[
             kind: Kind::Text,
             default: "used",
             meaning: "Blocks kept of an erase unit that is reset, besides dirty ones. used: blocks hit since they were \
-                      written (if many were: hit twice). young:50%: blocks in the most recently used part of the policy's \
+                      written (if many were: hit twice). young:50%: blocks in the most recently used part of the \
+                      policy's \
                       queues. all: blocks that the policy wants. none: no others",
         },
         values: "WHICH",
@@ -243,7 +246,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "allow-clients",
             kind: Kind::List,
             default: "none",
-            meaning: "Cached clients, separated by commas: pid:N, tls:NAME, uid:N, gid:N, program:NAME, address:NETWORK or \
+            meaning: "Cached clients, separated by commas: pid:N, tls:NAME, uid:N, gid:N, program:NAME, \
+                address:NETWORK or \
                       export:NAME; or none",
         },
         values: "RULES",
@@ -283,7 +287,8 @@ pub static SETTINGS: &[Setting] = &[
             name: "halving",
             kind: Kind::Count(1, u32::MAX as u64),
             default: AS_MANY_AS,
-            meaning: "Write buckets that wlfc allocates between two halvings of all priorities; write-queue: its length",
+            meaning: "Write buckets that wlfc allocates between two halvings of all priorities; write-queue: its \
+                length",
         },
         values: "N",
         live: Live::Never,

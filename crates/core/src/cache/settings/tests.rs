@@ -133,10 +133,12 @@ fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
         "over-provision: found '95%', expected a share from 0% to 90%, such as 30% or 0.3",
         "dirty-high: found '130%', expected a share from 0% to 100%, such as 30% or 0.3",
         "dirty-age: duration '15' has no unit, expected us, ms, s, min, h or d, as in 15s",
-        "write-mode: found 'writeback' (did you mean 'write-back'?), expected write-back, write-through or write-around",
+        "write-mode: found 'writeback' (did you mean 'write-back'?), expected write-back, write-through or \
+         write-around",
         "copy-forward: found 'half', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
         "copy-forward: found 'young:0%', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
-        "policy: found 'fif', which needs to know the future and can only be simulated; expected another of the policies that \
+        "policy: found 'fif', which needs to know the future and can only be simulated; expected another of the \
+         policies that \
          `flashwise policies` lists",
         "policy: found '', expected text that is not empty",
         "admission: probability: option 'p' is '2', expected a number from 0 to 1",

@@ -235,7 +235,8 @@ pub(super) fn online_policy(given: &Given<'_>, _: Kind) -> Result<Value, String>
     })?;
     match policy.info().offline {
         true => Err(format!(
-            "found {given}, which needs to know the future and can only be simulated; expected another of the policies that \
+            "found {given}, which needs to know the future and can only be simulated; expected another of the policies \
+             that \
              `flashwise policies` lists"
         )),
         false => Ok(Value::Policy(policy)),

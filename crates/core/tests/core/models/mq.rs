@@ -11,7 +11,8 @@ pub struct Mq {
     last_access: Vec<u64>,
     current_time: u64,
     life_time: u64,
-    /// Powers of two with the numbers of accesses at distances up to the next one; the peak first. `None` if `lifeTime` is fixed.
+    /// Powers of two with the numbers of accesses at distances up to the next one; the peak first. `None` if `lifeTime`
+    /// is fixed.
     distances: Option<Vec<(u64, u64)>>,
 }
 

@@ -2,8 +2,8 @@ use flashwise_core::sketch::{BlockHash, Sketch};
 
 use super::{Access, Model, Outcome, take};
 
-/// The window and the two segments of the main cache, each most recently used first. The sketch is the policy's own, which
-/// has its own tests.
+/// The window and the two segments of the main cache, each most recently used first. The sketch is the policy's own,
+/// which has its own tests.
 pub struct WTinyLfu {
     window_max: usize,
     main_max: usize,

@@ -1,7 +1,8 @@
 //! Plain English in documents, doc comments, help and messages.
 //!
-//! `prose_exceptions.txt` lists the offences that each file still has. The numbers only shrink: a file with more offences fails, and so does a
-//! file with fewer until its line has the new numbers. `FLASHWISE_WRITE_PROSE=1 cargo test -p flashwise-core --test core tidy::prose` writes them.
+//! `prose_exceptions.txt` lists the offences that each file still has. The numbers only shrink: a file with more
+//! offences fails, and so does a file with fewer until its line has the new numbers.
+//! `FLASHWISE_WRITE_PROSE=1 cargo test -p flashwise-core --test core tidy::prose` writes them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -335,7 +336,8 @@ fn prose_is_plain_english() {
 fn offences_are_found_and_exceptions_only_shrink() {
     let long = "word ".repeat(26);
     let text = format!(
-        "# What is a heading\n\nWhat is read is told. A question: what is it? Is `what is` code?\nSee Lee et al. 2010, e.g. this.\n\n\
+        "# What is a heading\n\nWhat is read is told. A question: what is it? Is `what is` code?\nSee Lee et al. 2010, \
+         e.g. this.\n\n\
          - Nobody [knows](a.md)\n  it beforehand.\n\n| What | the server alone |\n\n```text\nwhatever\n```\n{long}."
     );
     let lines: Vec<_> = text.lines().enumerate().map(|(index, line)| (index + 1, line)).collect();

@@ -107,7 +107,8 @@ fn counted<'a>(sources: impl Iterator<Item = &'a Source>, count: impl Fn(&Source
 
 #[test]
 fn binaries_paths_and_pauses_are_found() {
-    let manifest = "[package]\nname = \"x\"\n\n[[test]]\nname = \"a\"\nharness = false\n\n[[example]]\nname = \"b\"\n\n[[test]]\nname = \"c\"\n";
+    let manifest = "[package]\nname = \"x\"\n\n[[test]]\nname = \"a\"\nharness = false\n\n[[example]]\nname = \
+        \"b\"\n\n[[test]]\nname = \"c\"\n";
     assert_eq!(declared(manifest).into_iter().collect::<Vec<_>>(), ["a", "c"]);
     let found = ["a.rs", "b/main.rs", "b/mod.rs", "files/a.csv"].map(found_by_cargo);
     assert_eq!(found, [Some("a"), Some("b"), None, None]);

@@ -150,7 +150,8 @@ impl ZonedDevice for ZoneFile {
         }
         if condition == Condition::Full || offset != written || end > self.capacity() {
             return Err(self.refuse(format!(
-                "a write of {length} bytes at {offset}, where the write pointer is at {written} and the zone is {condition:?}"
+                "a write of {length} bytes at {offset}, where the write pointer is at {written} and the zone is \
+                 {condition:?}"
             )));
         }
         self.open_zone(&mut zones, zone)?;

@@ -97,7 +97,8 @@ impl ZonedFlash {
         let zones_min = Geometry::UNITS_MIN + 1;
         if zones < zones_min || u64::from(zones) * pages > u64::from(u32::MAX) {
             return Err(refuse(format!(
-                "it has {zones} zones that are written in order, expected at least {zones_min}, and less than 16 TiB in all"
+                "it has {zones} zones that are written in order, expected at least {zones_min}, and less than 16 TiB \
+                 in all"
             )));
         }
         for (what, found, min) in [("active", limits.max_active, ACTIVE_MIN), ("open", limits.max_open, OPEN_MIN)] {

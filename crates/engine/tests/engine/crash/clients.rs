@@ -1,4 +1,5 @@
-//! Clients of a world, whatever its cache: what they ask for, what they may be answered, and what of it outlives a power failure.
+//! Clients of a world, whatever its cache: what they ask for, what they may be answered, and what of it outlives a
+//! power failure.
 
 use std::sync::{Arc, Mutex};
 
@@ -115,8 +116,8 @@ fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]
     Ok(())
 }
 
-/// A range of a volume: half of all lie in its first `hot` blocks, and one in `part_odds` does not begin and end with blocks. Of `lengths`, in blocks, each
-/// is as likely.
+/// A range of a volume: half of all lie in its first `hot` blocks, and one in `part_odds` does not begin and end with
+/// blocks. Of `lengths`, in blocks, each is as likely.
 pub fn random_range(
     random: &mut Random,
     volume_blocks: usize,
@@ -136,8 +137,8 @@ pub fn random_range(
     (offset, length)
 }
 
-/// The power of `disks` fails, or the process dies, while transfers are under way: of these any may have taken place, and of what was not flushed
-/// any may be lost.
+/// The power of `disks` fails, or the process dies, while transfers are under way: of these any may have taken place,
+/// and of what was not flushed any may be lost.
 pub fn fail<'a>(
     disks: &[FakeDisk; 2],
     in_flight: impl Iterator<Item = &'a Transfer>,

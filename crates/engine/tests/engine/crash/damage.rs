@@ -1,5 +1,6 @@
-//! Damage of the flash after an orderly end, or after some idle seconds: each page that a start reads, each of its sectors, each block and each unit. In all
-//! layouts a start refuses the cache or serves the flushed data, and salvage lists the blocks that are not certain.
+//! Damage of the flash after an orderly end, or after some idle seconds: each page that a start reads, each of its
+//! sectors, each block and each unit. In all layouts a start refuses the cache or serves the flushed data, and salvage
+//! lists the blocks that are not certain.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -215,7 +216,8 @@ impl Left {
         pages.clone().any(|page| flash.page(page) != before.page(page)).then_some(devices)
     }
 
-    /// Serves the cache and reads all blocks. Returns the refusal, or whether all blocks can be read. Older content is a violation.
+    /// Serves the cache and reads all blocks. Returns the refusal, or whether all blocks can be read. Older content is
+    /// a violation.
     fn serve(&self, devices: Devices) -> Outcome<Result<bool, String>> {
         match &self.setup {
             Setup::Log(setup) => self.serve_by(&**setup, devices),

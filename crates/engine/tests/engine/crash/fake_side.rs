@@ -1,4 +1,5 @@
-//! The backend's side, in memory: a record that is written whole or not at all, and dies with the flash where that is asked for.
+//! The backend's side, in memory: a record that is written whole or not at all, and dies with the flash where that is
+//! asked for.
 
 use std::io;
 use std::sync::Mutex;

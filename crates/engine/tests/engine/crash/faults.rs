@@ -1,4 +1,5 @@
-//! Failures of the devices: what can still be read is right, what was lost is listed, nothing hangs, and all is well afterwards.
+//! Failures of the devices: what can still be read is right, what was lost is listed, nothing hangs, and all is well
+//! afterwards.
 
 use flashwise_core::cache::Mode;
 use flashwise_engine::engine::{BACKEND, FLASH};
@@ -114,8 +115,9 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 fn random_faults_with_power_failures_lose_only_what_is_listed() {
     let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 60..300, 3.0));
     let mut worlds = 0;
-    // In the first of the last, a block that the backend refused was written anew to a write buffer without room for it, and read as it was before; in the next
-    // it was refused once more, and a flush did not tell. In the last a reader kept a frame in RAM whose content never came.
+    // In the first of the last, a block that the backend refused was written anew to a write buffer without room for
+    // it, and read as it was before; in the next it was refused once more, and a flush did not tell. In the last a
+    // reader kept a frame in RAM whose content never came.
     for seed in (first..).take_while(|seed| budget.goes_on(seed - first)).chain([3212, 901_504, 3_001_393]) {
         worlds += 1;
         let random = &mut Random(seed.wrapping_mul(77));
@@ -202,8 +204,8 @@ fn lost_after(setup: &Setup, script: &[Action], number: u64, tries: u64) -> Outc
     Ok(world.lost().len())
 }
 
-/// A copy that is about to be moved is read again after a while before it counts as lost: where the engine has no patience, and tries
-/// only once, blocks are lost.
+/// A copy that is about to be moved is read again after a while before it counts as lost: where the engine has no
+/// patience, and tries only once, blocks are lost.
 #[test]
 fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
     // A quarter of the log is dirty, and overwriting a few blocks goes round it again and again.
@@ -228,8 +230,8 @@ fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
     assert!(lost > 5);
 }
 
-/// A write of a part of a block whose only copy cannot be read for a while waits, as a copy that is moved does: the log may reset the unit
-/// that the copy is in. An engine without patience answers with an error.
+/// A write of a part of a block whose only copy cannot be read for a while waits, as a copy that is moved does: the log
+/// may reset the unit that the copy is in. An engine without patience answers with an error.
 #[test]
 fn a_write_of_a_part_waits_for_a_dirty_block_that_cannot_be_read_for_a_while() {
     for setup in setups(Mode::WriteBack) {

@@ -24,7 +24,8 @@ fn flushed_world(seed: u64) -> World {
     world
 }
 
-/// A copy of the world, whose device holds what `change` makes of it, after a power failure that lost all that was not flushed.
+/// A copy of the world, whose device holds what `change` makes of it, after a power failure that lost all that was not
+/// flushed.
 fn reopened(world: &World, change: impl FnOnce(&FakeDisk)) -> Outcome<World> {
     let devices = Devices { disks: world.disks.each_ref().map(|disk| disk.fork()), record: world.record.fork() };
     devices.disks.iter().for_each(|disk| disk.crash(Loss::Everything, &mut Random(1)));

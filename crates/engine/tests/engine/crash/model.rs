@@ -53,7 +53,8 @@ pub struct Model {
 pub type Shared = Arc<Mutex<Model>>;
 
 impl Block {
-    /// Whether the block may hold `content` in `sectors` after all writes up to `version`, of which the failed ones happened or not.
+    /// Whether the block may hold `content` in `sectors` after all writes up to `version`, of which the failed ones
+    /// happened or not.
     fn is_possible(&self, version: usize, content: &Content, mut sectors: std::ops::Range<usize>) -> bool {
         if self.versions[version].content[sectors.clone()] == content[sectors.clone()] {
             return true;
@@ -154,7 +155,8 @@ impl Model {
                 Ok(())
             }
             None => Err(format!(
-                "block {block} reads {:x?} in sectors {sectors:?}; durable is version {}, the earliest allowed is {earliest}, of {:x?}",
+                "block {block} reads {:x?} in sectors {sectors:?}; durable is version {}, the earliest allowed is \
+                 {earliest}, of {:x?}",
                 &content[sectors.clone()],
                 state.durable,
                 state.versions.iter().map(|version| version.content).collect::<Vec<_>>()
@@ -198,8 +200,8 @@ impl Model {
         }
     }
 
-    /// After a crash, the first read of a block decides which version it is: no newer one comes back, and no older one unless devices
-    /// may still lose something because only the process was `killed`.
+    /// After a crash, the first read of a block decides which version it is: no newer one comes back, and no older one
+    /// unless devices may still lose something because only the process was `killed`.
     pub fn settled(&mut self, block: usize, content: &Content, killed: bool) -> Result<(), String> {
         let earliest = self.blocks[block].durable;
         self.read(block, earliest, content, 0..SECTORS)?;

@@ -98,7 +98,8 @@ pub fn stays_filter(stays: Stays) -> Filter {
     lossy_filter(Kind::Forget, move |_, record| stays.lock().unwrap().contains(&record.block))
 }
 
-/// A way to lose dirty blocks that are copied forward from the oldest unit. No two writes of a block are alike, but for zeroes.
+/// A way to lose dirty blocks that are copied forward from the oldest unit. No two writes of a block are alike, but for
+/// zeroes.
 pub fn drop_dirty_filter() -> Filter {
     let zeroes = crc32c::crc32c(&[0; BLOCK_BYTES]);
     // By block and checksum, the unit where it was first.

@@ -1,4 +1,5 @@
-//! Salvaging damaged caches: whatever the damage, a block of the backend is afterwards as it was flushed, or newer, or it is listed.
+//! Salvaging damaged caches: whatever the damage, a block of the backend is afterwards as it was flushed, or newer, or
+//! it is listed.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -99,7 +99,8 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
             Flush,
         ])
     });
-    // Clean and written-back copies of three regions are overwritten past the flash; regions become sure and unsure again.
+    // Clean and written-back copies of three regions are overwritten past the flash; regions become sure and unsure
+    // again.
     let past = (0..4).flat_map(|round| {
         let at = round * 6;
         let past = [Mode::WriteThrough, Mode::WriteAround][round % 2];

@@ -1,5 +1,5 @@
-//! Starts, orderly ends and what is done to the devices between them: starts that are interrupted, flashes that are older, swapped,
-//! empty, damaged or detached, backends that were changed.
+//! Starts, orderly ends and what is done to the devices between them: starts that are interrupted, flashes that are
+//! older, swapped, empty, damaged or detached, backends that were changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,8 @@ fn work(world: &mut World, steps: u64) -> Outcome<()> {
     (0..steps).try_for_each(|_| world.step(&mut no_crash))
 }
 
-/// A start that dies after some operations of the devices, again and again with more of them, until one is not interrupted.
+/// A start that dies after some operations of the devices, again and again with more of them, until one is not
+/// interrupted.
 fn interrupted_start(
     setup: &Setup,
     mut devices: Devices,
@@ -93,7 +94,8 @@ struct Ended {
     dirty: Option<u64>,
 }
 
-/// What an operator, a disk or the power may do to the devices of a server that has ended, and what the next start makes of it.
+/// What an operator, a disk or the power may do to the devices of a server that has ended, and what the next start
+/// makes of it.
 fn between(setup: &Setup, ended: Ended, older: &Devices, random: &mut Random, points: &AtomicU64) -> Outcome<World> {
     let Ended { devices, model, in_order, dirty } = ended;
     let holds_dirty = devices.record.get().is_some_and(|record| record.may_be_dirty);
@@ -193,7 +195,8 @@ fn starts_and_ends_lose_nothing_and_take_no_flash_for_another() {
     println!("{} starts, up to seed {seed}", points.into_inner());
 }
 
-/// What was flushed before an orderly end, or before a while without writes, is an error or listed if it is damaged, and never older.
+/// What was flushed before an orderly end, or before a while without writes, is an error or listed if it is damaged,
+/// and never older.
 fn damaged_end(setup: Setup, seed: u64, in_order: bool, found: &mut [u32; 3]) -> Outcome<()> {
     let described = format!("seed {seed}, {setup:?}");
     let random = &mut Random(!seed);

@@ -25,7 +25,8 @@ use crate::crash::{run, survive};
 /// A bug that is planted, which the tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// The paper's rule of recovery: of several cache buckets of a backend bucket, the one with the highest epoch counts.
+    /// The paper's rule of recovery: of several cache buckets of a backend bucket, the one with the highest epoch
+    /// counts.
     HighestEpoch,
     /// A write goes past the cache as in the paper, which leaves no tombstone on flash.
     NoTombstone,

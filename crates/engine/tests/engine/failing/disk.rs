@@ -1,5 +1,5 @@
-//! A disk that fails: transfers take time and end in any order, and some fail before, in the middle of, or after their effect. It never
-//! loses what it has taken.
+//! A disk that fails: transfers take time and end in any order, and some fail before, in the middle of, or after their
+//! effect. It never loses what it has taken.
 
 use std::io;
 use std::sync::{Arc, Mutex};

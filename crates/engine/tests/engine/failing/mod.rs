@@ -1,8 +1,8 @@
-//! Volumes and pools on devices that fail for a while, as their clients see them: each read is legal, every request is answered, and once
-//! the devices work again all answered data is there, also after a restart.
+//! Volumes and pools on devices that fail for a while, as their clients see them: each read is legal, every request is
+//! answered, and once the devices work again all answered data is there, also after a restart.
 //!
-//! A seed decides the requests, the failures, the time of each transfer, and the order of threads. The real volume and pool run, with their
-//! threads, in virtual time, so that the same seed gives the same run.
+//! A seed decides the requests, the failures, the time of each transfer, and the order of threads. The real volume and
+//! pool run, with their threads, in virtual time, so that the same seed gives the same run.
 
 mod disk;
 mod history;
@@ -19,7 +19,8 @@ use flashwise_testing::virtual_time;
 pub use side::SharedSide;
 use world::{KINDS, Kind, World};
 
-/// Runs worlds from seed `first` on while `goes_on` allows it, given how many have begun. Returns their number and the violations.
+/// Runs worlds from seed `first` on while `goes_on` allows it, given how many have begun. Returns their number and the
+/// violations.
 fn run(kinds: &[Kind], first: u64, planted: Option<Bug>, goes_on: impl Fn(u64) -> bool + Sync) -> (u64, Vec<String>) {
     let violations = Mutex::new(Vec::new());
     // Of a planted bug, one violation is enough.

@@ -45,7 +45,8 @@ const MIB: usize = 1 << 20;
 const BLOCKS: usize = 288;
 const BLOCKS_MAX: usize = BLOCKS + 24;
 const STEPS: u64 = 250;
-/// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any more.
+/// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any
+/// more.
 const BOUND: Duration = Duration::from_secs(40);
 
 type Answer = Result<Vec<u8>, Error>;
@@ -79,8 +80,8 @@ struct Guest {
     clients: Clients,
     /// Its size.
     blocks: usize,
-    /// Blocks that changes under way are about. Changes of the same block at the same time may take effect in any order, so that the model
-    /// could not tell what is right.
+    /// Blocks that changes under way are about. Changes of the same block at the same time may take effect in any
+    /// order, so that the model could not tell what is right.
     changing: Arc<Mutex<Vec<Range<usize>>>>,
 }
 
@@ -464,8 +465,8 @@ impl World {
         self.export(at).submit(request, Box::new(noted));
     }
 
-    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached. Where the log was planned
-    /// around once more, only a start finds all of it, and the refusal says so.
+    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached. Where the
+    /// log was planned around once more, only a start finds all of it, and the refusal says so.
     fn leave_failed_flash(&mut self) -> Outcome<()> {
         let volume = self.served().volume().clone();
         if volume.status().state != VolumeState::FlashFailed {
@@ -528,7 +529,8 @@ impl World {
         }
     }
 
-    /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no fault.
+    /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no
+    /// fault.
     fn verify(&mut self) -> Outcome<()> {
         self.leave_failed_flash()?;
         let started = time::now();
@@ -556,7 +558,8 @@ impl World {
         self.check()
     }
 
-    /// Once all is well, the status says so: no fault but that of a flash that was given up, no lost block, and no space without an owner.
+    /// Once all is well, the status says so: no fault but that of a flash that was given up, no lost block, and no
+    /// space without an owner.
     fn verify_status(&self) -> Outcome<()> {
         let started = time::now();
         loop {

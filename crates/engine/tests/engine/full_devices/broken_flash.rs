@@ -66,7 +66,8 @@ fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answere
         newer
             .clone()
             .for_each(|block| drop(ask(&volume, Operation::Write, block * BLOCK, BLOCK, NEWER.to_vec()).unwrap()));
-        // With buckets, what is on those that failed moves, and nothing may be on the flash alone before that is known to have failed.
+        // With buckets, what is on those that failed moves, and nothing may be on the flash alone before that is known
+        // to have failed.
         if volume.flush().is_err() {
             await_state(&volume, VolumeState::FlashFailed);
             assert_eq!(write(&volume, 200), Err(Error::Io));
@@ -118,7 +119,8 @@ fn a_flash_that_could_not_be_detached_counts_at_the_next_start() {
     }
 }
 
-/// What was answered, written to the flash and not flushed went with it. Nobody is told that it is durable, until it is written anew.
+/// What was answered, written to the flash and not flushed went with it. Nobody is told that it is durable, until it is
+/// written anew.
 #[test]
 fn what_a_dead_flash_takes_with_it_is_an_error_until_it_is_written_anew() {
     let (_setting, flash, volume) = on_breakable_flash(Layout::Log, "error-rate=100%");

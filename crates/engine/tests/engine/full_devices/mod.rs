@@ -1,5 +1,5 @@
-//! Backends and flash that run out of space or fail: what clients are told, and what becomes of what they wrote. Needs root, for tmpfs
-//! and loop devices.
+//! Backends and flash that run out of space or fail: what clients are told, and what becomes of what they wrote. Needs
+//! root, for tmpfs and loop devices.
 
 mod broken_flash;
 
@@ -145,8 +145,8 @@ fn what_does_not_fit_on_the_backend_stays_on_flash_until_there_is_room() {
 
 const NEWER: [u8; BLOCK as usize] = [7; BLOCK as usize];
 
-/// A volume whose flash failed on what reads brought in. It holds the first `durable` blocks durably; 120 blocks are [`NEWER`] in memory
-/// alone, 20 of these among the former.
+/// A volume whose flash failed on what reads brought in. It holds the first `durable` blocks durably; 120 blocks are
+/// [`NEWER`] in memory alone, 20 of these among the former.
 fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
     setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 2);
     let volume = setting.open();
@@ -199,7 +199,8 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
     }
 }
 
-/// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching saves them.
+/// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching
+/// saves them.
 #[test]
 fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
     let mut setting = Setting::new();
@@ -219,8 +220,8 @@ fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
     assert!(read(&volume, 5_000) == Ok(content(5_000)));
 }
 
-/// What the flash holds is not given up before it is on the backend, and what memory holds not written before the flash is given up: at
-/// the next start the flash would be taken for the newest.
+/// What the flash holds is not given up before it is on the backend, and what memory holds not written before the flash
+/// is given up: at the next start the flash would be taken for the newest.
 #[test]
 fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_from_then_on() {
     // The backend has room for 256 blocks.
@@ -255,8 +256,8 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
     }
 }
 
-/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it is still there for a
-/// start that comes after. Detaching saves what could not be written too.
+/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it
+/// is still there for a start that comes after. Detaching saves what could not be written too.
 #[test]
 fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
     for detaches in [false, true] {
@@ -300,7 +301,8 @@ fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
     }
 }
 
-/// A device that fails some of what is asked of it while `broken` exists: nbdkit with its error filter, as a loop device.
+/// A device that fails some of what is asked of it while `broken` exists: nbdkit with its error filter, as a loop
+/// device.
 struct Breakable {
     device: Device,
     _nbdkit: Nbdkit,

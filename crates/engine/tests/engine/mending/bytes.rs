@@ -1,4 +1,5 @@
-//! Requests of any bytes while both devices fail for a while: what was flushed is read, whatever failed before or since.
+//! Requests of any bytes while both devices fail for a while: what was flushed is read, whatever failed before or
+//! since.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -70,7 +71,8 @@ fn take_answers(under_way: &mut Vec<Pending>, model: &mut Model, counts: &mut [u
             }
             Asked::Read { number } => model.end_read(number, answer.ok().as_deref())?,
             Asked::Change { began, sectors } => {
-                // What is trimmed may be as it was, and what was answered before a flush that fails may be gone with it.
+                // What is trimmed may be as it was, and what was answered before a flush that fails may be gone with
+                // it.
                 let certain = answer.is_ok() && operation != Operation::Trim;
                 model.end_change(began, &sectors, certain && (durable || !(a_flush_fails && model.loses)), durable);
             }
@@ -251,8 +253,10 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
 fn run_all(dies: bool) {
     let first = setting("FLASHWISE_SEED", 1);
     let (mut counts, mut wrong) = ([0; 3], Vec::new());
-    // In the first of the last, what was written came before what a change was that was made again, in the next what was written with FUA; in the third, a
-    // copy said that the backend had a block which a failed flush of that took; in the fourth, a trim that came to nothing took what waited in memory. In the last a write did, before a read that had come before it.
+    // In the first of the last, what was written came before what a change was that was made again, in the next what
+    // was written with FUA; in the third, a copy said that the backend had a block which a failed flush of that took;
+    // in the fourth, a trim that came to nothing took what waited in memory. In the last a write did, before a read
+    // that had come before it.
     for seed in (first..first + setting("FLASHWISE_SEEDS", 60)).chain([1247, 2477, 22457, 47642, 83965]) {
         match run(seed, dies) {
             Ok(found) => counts = std::array::from_fn(|at| counts[at] + found[at]),

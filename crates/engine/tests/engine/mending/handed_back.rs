@@ -7,8 +7,8 @@ use flashwise_engine::export::{Error, Operation};
 
 use super::world::{ANYWHERE, World};
 
-/// A write fails with the flash while a read of it is still under way, and the volume decides just then that such writes are answered: this one is among
-/// those that the decision is about, and nothing is handed back after it.
+/// A write fails with the flash while a read of it is still under way, and the volume decides just then that such
+/// writes are answered: this one is among those that the decision is about, and nothing is handed back after it.
 #[test]
 fn a_write_that_waits_to_be_handed_back_is_answered_by_the_decision_about_it() {
     let mut world = World::new();

@@ -13,7 +13,8 @@ use flashwise_engine::wlfc::start;
 use crate::mending::block;
 use crate::mending::world::{GEOMETRY, World, bytes_of};
 
-/// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was durable is what the one after says.
+/// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was
+/// durable is what the one after says.
 #[test]
 fn a_lost_last_header_is_refused_once_another_says_that_it_was_there() {
     for (flushed, next) in [(true, true), (true, false), (false, true)] {
@@ -39,8 +40,8 @@ fn a_lost_last_header_is_refused_once_another_says_that_it_was_there() {
     }
 }
 
-/// The last header of a bucket has no header behind it: what others say of its run, or the superblock after a pause, tells one that is damaged from
-/// one that was never written.
+/// The last header of a bucket has no header behind it: what others say of its run, or the superblock after a pause,
+/// tells one that is damaged from one that was never written.
 #[test]
 fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
     for (elsewhere, pause) in [(true, false), (false, true), (false, false)] {
@@ -71,8 +72,8 @@ fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
     }
 }
 
-/// The superblock says where the last header is that was durable, after a pause and at an orderly end, of the runs before too; and what is neither
-/// a header nor the mark of a reset was one.
+/// The superblock says where the last header is that was durable, after a pause and at an orderly end, of the runs
+/// before too; and what is neither a header nor the mark of a reset was one.
 #[test]
 fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_follows_it() {
     for (lost, fill) in [(5, 0), (5, 0xA5), (6, 0), (6, 0xA5)] {
@@ -102,7 +103,8 @@ fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_foll
     }
 }
 
-/// No header has a witness of a bucket that was reset. The digest in the superblock has, and names the bucket. A bucket that was begun after the digest is sound.
+/// No header has a witness of a bucket that was reset. The digest in the superblock has, and names the bucket. A bucket
+/// that was begun after the digest is sound.
 #[test]
 fn a_bucket_with_older_content_is_named_after_a_pause() {
     let mut world = World::new();
@@ -129,8 +131,8 @@ fn a_bucket_with_older_content_is_named_after_a_pause() {
     assert!(error.contains("bucket 0 has changed"), "{error}");
 }
 
-/// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too, and behind the first sector of one
-/// of version 7.
+/// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too,
+/// and behind the first sector of one of version 7.
 #[test]
 fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_on() {
     for before in [Resets::Unmarked, Resets::FirstSector] {
@@ -166,8 +168,8 @@ fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_o
     }
 }
 
-/// A process that dies right after a flush has noted nothing: the next start does. So data that is damaged later is an error, and not taken for what a
-/// power failure tore, which would bring back what was there before.
+/// A process that dies right after a flush has noted nothing: the next start does. So data that is damaged later is an
+/// error, and not taken for what a power failure tore, which would bring back what was there before.
 #[test]
 fn what_a_start_found_is_durable_from_then_on() {
     let mut world = World::new();

@@ -58,7 +58,8 @@ fn a_log_that_cannot_be_read_fails_alone_until_it_is_written_anew() {
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
 }
 
-/// The flash cannot be flushed any more: what is on it is read, and written back. No flush succeeds: what it has may not be durable.
+/// The flash cannot be flushed any more: what is on it is read, and written back. No flush succeeds: what it has may
+/// not be durable.
 #[test]
 fn a_flash_that_cannot_be_flushed_is_read_and_not_written() {
     let mut world = World::new();
@@ -84,7 +85,8 @@ fn a_flash_that_cannot_be_flushed_is_read_and_not_written() {
     assert_eq!([3, 9].map(|at| backend[at * BLOCK_BYTES]), [5, 1]);
 }
 
-/// Fewer buckets are left than a cache needs: nothing is written to them, and what they hold is durable, so that flushes succeed.
+/// Fewer buckets are left than a cache needs: nothing is written to them, and what they hold is durable, so that
+/// flushes succeed.
 #[test]
 fn a_flash_with_too_few_buckets_is_read_and_flushed() {
     let mut world = World::new();
@@ -107,7 +109,8 @@ fn a_flash_with_too_few_buckets_is_read_and_flushed() {
     assert_eq!(world.disks[BACKEND].contents()[3 * BLOCK_BYTES..4 * BLOCK_BYTES], block(5));
 }
 
-/// One bad block of the backend is an error of those who write it past the cache; who reads and writes others hears nothing.
+/// One bad block of the backend is an error of those who write it past the cache; who reads and writes others hears
+/// nothing.
 #[test]
 fn a_bad_block_of_the_backend_fails_alone() {
     let mut world = World::new();
@@ -136,7 +139,8 @@ fn a_bad_block_of_the_backend_fails_alone() {
     (140..200).for_each(|number| assert_eq!(backend[number % 60 * BLOCK_BYTES..][..BLOCK_BYTES], block(number as u8)));
 }
 
-/// The backend cannot be written at all: the cache takes what it has room for, and refuses the rest; nothing that was acknowledged is lost.
+/// The backend cannot be written at all: the cache takes what it has room for, and refuses the rest; nothing that was
+/// acknowledged is lost.
 #[test]
 fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     let mut world = World::new();
@@ -165,7 +169,8 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill))));
 }
 
-/// A write that spans two buckets of the backend, of which the first one's logs are full and cannot be written back: there is room for it all the same.
+/// A write that spans two buckets of the backend, of which the first one's logs are full and cannot be written back:
+/// there is room for it all the same.
 #[test]
 fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
     for full in 1..12 {
@@ -181,8 +186,9 @@ fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
     }
 }
 
-/// Writes are answered before the backend is found to refuse what they need the room of. They wait in memory while it does, and nobody is told
-/// that they are durable; once it takes what it has to, they find a place, but where a client was later.
+/// Writes are answered before the backend is found to refuse what they need the room of. They wait in memory while it
+/// does, and nobody is told that they are durable; once it takes what it has to, they find a place, but where a client
+/// was later.
 #[test]
 fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
     let mut world = World::before(300);
@@ -292,7 +298,8 @@ fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
     assert_eq!(world.engine.failed_units(), [1]);
 }
 
-/// A bucket of logs that can neither be read nor written: its blocks are lost, and listed, also after a start, until they are written anew.
+/// A bucket of logs that can neither be read nor written: its blocks are lost, and listed, also after a start, until
+/// they are written anew.
 #[test]
 fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
     let mut world = World::new();
@@ -343,9 +350,9 @@ impl Random {
     }
 }
 
-/// Buckets fail for good, blocks of the backend for a while: a block reads as it was written last, or as a write that failed since, also
-/// after starts. Of ten buckets up to eight fail, so that in some of the worlds too few are left to write to. `FLASHWISE_SEEDS` asks for more worlds,
-/// and `FLASHWISE_SEED` for others.
+/// Buckets fail for good, blocks of the backend for a while: a block reads as it was written last, or as a write that
+/// failed since, also after starts. Of ten buckets up to eight fail, so that in some of the worlds too few are left to
+/// write to. `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
 #[test]
 fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
     let first = setting("FLASHWISE_SEED", 1);
@@ -392,7 +399,8 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                             may_be[block as usize].clone_from(&ever[block as usize]);
                         }
                     }
-                    // The backend works: what had stopped goes on within seconds, and the first flush may tell of one that failed before.
+                    // The backend works: what had stopped goes on within seconds, and the first flush may tell of one
+                    // that failed before.
                     let flushed = (0..4).any(|_| {
                         second += 1;
                         world.tick(second);
@@ -487,7 +495,8 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
         }
     }
     println!(
-        "{frozen} worlds with too few buckets, {refused} writes refused, {at_once} answered at once, {lost} blocks lost that were answered and not flushed, {worlds_lost} worlds end with some"
+        "{frozen} worlds with too few buckets, {refused} writes refused, {at_once} answered at once, {lost} blocks \
+         lost that were answered and not flushed, {worlds_lost} worlds end with some"
     );
     assert!(frozen > 0 && refused > 0 && at_once > 0, "{frozen} worlds with too few buckets, {refused} writes refused");
 }

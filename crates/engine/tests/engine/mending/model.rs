@@ -90,7 +90,8 @@ impl Model {
         Asked::Change { began: self.now, sectors }
     }
 
-    /// It has ended. If it is `certain`, nothing is there any more that had ended before it began; if that is to be durable, nowhere.
+    /// It has ended. If it is `certain`, nothing is there any more that had ended before it began; if that is to be
+    /// durable, nowhere.
     pub fn end_change(&mut self, began: u64, sectors: &Range<u64>, certain: bool, durable: bool) {
         self.now += 1;
         for at in indices(sectors) {
@@ -175,7 +176,8 @@ impl Model {
         Ok(())
     }
 
-    /// The process died. What was not flushed is gone in part where the power failed, and may be where nobody was told of a flush that failed.
+    /// The process died. What was not flushed is gone in part where the power failed, and may be where nobody was told
+    /// of a flush that failed.
     pub fn died(&mut self, is_cut: bool) {
         self.owed = false;
         for (live, durable) in self.live.iter_mut().zip(&self.durable) {

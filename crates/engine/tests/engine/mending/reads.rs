@@ -27,7 +27,8 @@ fn is_as_before(world: &mut World, blocks: impl IntoIterator<Item = usize>) {
     }
 }
 
-/// Neighbours of what was written are in the backend alone, wherever a copy of them was to be made while that could not be read.
+/// Neighbours of what was written are in the backend alone, wherever a copy of them was to be made while that could not
+/// be read.
 #[test]
 fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     let mut world = world();
@@ -53,8 +54,8 @@ fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     assert_eq!((backend[0], backend[BLOCK_BYTES]), (1, 101));
 }
 
-/// A backend that cannot be read is asked for what clients want, and no more: no copies are planned of what will not come, which would wear the flash
-/// and take the place of what is there.
+/// A backend that cannot be read is asked for what clients want, and no more: no copies are planned of what will not
+/// come, which would wear the flash and take the place of what is there.
 #[test]
 fn a_backend_that_cannot_be_read_fills_no_bucket() {
     let mut world = world();
@@ -104,7 +105,8 @@ fn a_part_of_a_block_that_cannot_be_read_is_not_changed() {
     assert_eq!((world.ask(Operation::Read, 50, &[]), world.engine.lost_blocks()), (Ok(block(0)), vec![]));
 }
 
-/// A flash that cannot be read for a while, while buckets have to leave: no unit of it has failed, and all that it holds is there.
+/// A flash that cannot be read for a while, while buckets have to leave: no unit of it has failed, and all that it
+/// holds is there.
 #[test]
 fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     let mut world = world();
@@ -131,7 +133,8 @@ fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     check(&mut world.reopened(2));
 }
 
-/// A bucket that cannot be read for a while, when the cache has to be found again as another cannot be written: what is on it is there afterwards.
+/// A bucket that cannot be read for a while, when the cache has to be found again as another cannot be written: what is
+/// on it is there afterwards.
 #[test]
 fn a_bucket_that_cannot_be_read_while_another_fails_loses_nothing() {
     let mut unread = 0;
@@ -176,8 +179,9 @@ fn a_flash_that_is_gone_with_clean_copies_alone_is_done_without() {
     is_as_before(&mut world, 4..BLOCKS);
 }
 
-/// Both devices cannot be read now and then, the flash as a whole or in one bucket: a block reads as it was written last, or as a write that failed
-/// since; unless a bucket could not be read for long, nothing is lost. `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
+/// Both devices cannot be read now and then, the flash as a whole or in one bucket: a block reads as it was written
+/// last, or as a write that failed since; unless a bucket could not be read for long, nothing is lost.
+/// `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
 #[test]
 fn what_cannot_be_read_for_a_while_is_there_afterwards() {
     let first = setting("FLASHWISE_SEED", 1);
@@ -309,7 +313,8 @@ fn what_cannot_be_read_for_a_while_is_there_afterwards() {
         }
     }
     println!(
-        "{errors} errors told, {waited} times the flash was waited for, {losses} blocks lost where a bucket could not be read"
+        "{errors} errors told, {waited} times the flash was waited for, {losses} blocks lost where a bucket could not \
+         be read"
     );
     assert!(errors > 500 && waited > 50, "{errors} errors, waited {waited} times");
 }

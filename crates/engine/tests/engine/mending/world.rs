@@ -173,7 +173,8 @@ impl World {
         World::open(self.disks, run).unwrap()
     }
 
-    /// The process dies, and a new one finds the cache; the flash does not fail any more. In a power `cut` both disks lose some of what was not flushed.
+    /// The process dies, and a new one finds the cache; the flash does not fail any more. In a power `cut` both disks
+    /// lose some of what was not flushed.
     pub fn die(&mut self, run: u64, cut: Option<&mut Random>) -> Result<(), FlashError> {
         if let Some(random) = cut {
             for (disk, unflushed) in self.disks.iter().zip(&mut self.unflushed) {
@@ -327,7 +328,8 @@ impl World {
         self.engine.completed(transfer.tag, result);
     }
 
-    /// Performs at most so many transfers, in any order: the disks take their time for the others. Then a second is over.
+    /// Performs at most so many transfers, in any order: the disks take their time for the others. Then a second is
+    /// over.
     pub fn perform_some(&mut self, most: u64, random: &mut Random, now_us: u64) {
         for _ in 0..most {
             self.engine.take_output(&mut self.output);

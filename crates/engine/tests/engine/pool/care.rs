@@ -1,4 +1,5 @@
-//! What operators do to a pool: disks are replaced and given up, logical disks have a mode, and every change can be asked about before.
+//! What operators do to a pool: disks are replaced and given up, logical disks have a mode, and every change can be
+//! asked about before.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +29,8 @@ pub fn disks_of(pool: &Pool, name: &str) -> BTreeMap<u64, u32> {
     runs.iter().flat_map(chunks).collect()
 }
 
-/// A disk is added and another taken out: neighbours still lie on different disks. Where one is taken out and none comes, what was there
-/// goes to the others by halves.
+/// A disk is added and another taken out: neighbours still lie on different disks. Where one is taken out and none
+/// comes, what was there goes to the others by halves.
 #[test]
 fn what_leaves_a_disk_is_spread_so_that_neighbours_stay_apart() {
     for replaced in [true, false] {
@@ -205,7 +206,8 @@ fn a_start_that_is_refused_changes_no_disk() {
     has_what_was_written(&tank);
 }
 
-/// What was deleted or trimmed while a disk is missing has to be written nowhere: the flash can be given up, and the disk comes back.
+/// What was deleted or trimmed while a disk is missing has to be written nowhere: the flash can be given up, and the
+/// disk comes back.
 #[test]
 fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
     let tank = Tank::new(true);
@@ -345,8 +347,8 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
     }
 }
 
-/// The pool writes back; a logical disk that writes through leaves nothing dirty, and is read from flash all the same; one that writes
-/// around is not on flash by its writes.
+/// The pool writes back; a logical disk that writes through leaves nothing dirty, and is read from flash all the same;
+/// one that writes around is not on flash by its writes.
 #[test]
 fn a_logical_disk_has_a_mode_of_its_own() {
     let tank = Tank::new(true);
@@ -550,7 +552,8 @@ fn a_disk_is_given_once() {
     prepare::create("tank", &[one, other], &[]).unwrap();
 }
 
-/// A pool that could not be made leaves blank disks, though a thread that ends lets go of one late; those of others are left alone.
+/// A pool that could not be made leaves blank disks, though a thread that ends lets go of one late; those of others are
+/// left alone.
 #[test]
 fn disks_of_a_pool_that_is_unmade_are_blank_once_they_are_let_go_of() {
     let folder = tempfile::tempdir().unwrap();

@@ -44,7 +44,8 @@ fn with_flash() -> (Tank, Flash, Pool) {
     (tank, flash, pool)
 }
 
-/// Writes are refused, and take no room from anybody. The status says that the flash failed, not the disks; after a detach everything is as it was answered.
+/// Writes are refused, and take no room from anybody. The status says that the flash failed, not the disks; after a
+/// detach everything is as it was answered.
 #[test]
 fn a_pool_whose_flash_fails_loses_no_space_and_no_data() {
     let (_tank, flash, pool) = with_flash();

@@ -1,4 +1,5 @@
-//! Disks of a pool that fail while it is served: the others go on, and what is lost of one logical disk is no affair of another.
+//! Disks of a pool that fail while it is served: the others go on, and what is lost of one logical disk is no affair of
+//! another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -104,7 +105,8 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
     (run.offset_bytes, run.disk_offset_bytes)
 }
 
-/// What a flush that failed was to make durable may be gone, whoever asked for it: each logical disk that had written hears of it, once, and the others do not.
+/// What a flush that failed was to make durable may be gone, whoever asked for it: each logical disk that had written
+/// hears of it, once, and the others do not.
 #[test]
 fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
     let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
@@ -126,7 +128,8 @@ fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
     }
 }
 
-/// While blocks of a disk that fails wait in memory, a write that finds no free chunk is told so, and is not tried again and again.
+/// While blocks of a disk that fails wait in memory, a write that finds no free chunk is told so, and is not tried
+/// again and again.
 #[test]
 fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
     let (tank, disks, bad) = with_a_bad_disk_beside(1, false);
@@ -150,7 +153,8 @@ fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
     bad.set(0..0);
 }
 
-/// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may be lost with a flush.
+/// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may
+/// be lost with a flush.
 #[test]
 fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
     let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
@@ -168,7 +172,8 @@ fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
     wait_until("they are zeroed and free", || free() == before + MIB);
 }
 
-/// What an operator changes and cannot be made durable is as it was before, at once and after a restart, and can be asked for again.
+/// What an operator changes and cannot be made durable is as it was before, at once and after a restart, and can be
+/// asked for again.
 #[test]
 fn a_change_that_cannot_be_made_durable_is_undone() {
     for flash in [false, true] {
@@ -213,7 +218,8 @@ fn a_change_that_cannot_be_made_durable_is_undone() {
         bad.set(2 * CHUNK..6 * CHUNK);
         all_fail();
         bad.set(0..0);
-        // It hears of the flushes that failed. What it wrote is on flash, if there is one, and seldom needs one of them.
+        // It hears of the flushes that failed. What it wrote is on flash, if there is one, and seldom needs one of
+        // them.
         assert!(ask(&disk, Operation::Flush, 0, 0, Vec::new()).is_err() || flash);
         flush(&disk);
         assert_eq!(look(&pool), before);
@@ -254,7 +260,8 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
     pool.close().unwrap();
 }
 
-/// Of a label there are two copies, and of the map two areas: a sector that cannot be read among them costs nothing, unless it may have what is newest.
+/// Of a label there are two copies, and of the map two areas: a sector that cannot be read among them costs nothing,
+/// unless it may have what is newest.
 #[test]
 fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
     for takes_writes in [true, false] {
@@ -329,7 +336,8 @@ fn what_is_under_way_of_a_deleted_disk_is_no_affair_of_the_next() {
     }
 }
 
-/// A disk that did not take a change of the map has it soon after it takes writes again, whether or not anything else changes.
+/// A disk that did not take a change of the map has it soon after it takes writes again, whether or not anything else
+/// changes.
 #[test]
 fn a_stale_disk_is_brought_up_to_date_by_itself() {
     let (tank, disks, bad) = with_a_bad_disk(false);
@@ -351,7 +359,8 @@ fn a_stale_disk_is_brought_up_to_date_by_itself() {
     pool.close().unwrap();
 }
 
-/// What can be read of a disk that has a bad sector moves, and the rest once it can be read. Until then the disk can be had to stay.
+/// What can be read of a disk that has a bad sector moves, and the rest once it can be read. Until then the disk can be
+/// had to stay.
 #[test]
 fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
     let (tank, disks, bad) = with_a_bad_disk(false);
@@ -397,8 +406,8 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
     pool.close().unwrap();
 }
 
-/// Without a flash, a block that a disk refused waits in memory: who has it hears of it at each flush, and nobody else; a disk that refuses all
-/// is called failed, and once it takes the block nothing is missing.
+/// Without a flash, a block that a disk refused waits in memory: who has it hears of it at each flush, and nobody else;
+/// a disk that refuses all is called failed, and once it takes the block nothing is missing.
 #[test]
 fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
     let (tank, disks, bad) = with_a_bad_disk(false);

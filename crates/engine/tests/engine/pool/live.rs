@@ -223,8 +223,8 @@ fn a_new_logical_disk_reads_zeroes_where_a_deleted_one_was() {
     }
 }
 
-/// Without the flash that had what was written, a logical disk has zeroes, and not what was on the disks before the pool was or what was
-/// another's.
+/// Without the flash that had what was written, a logical disk has zeroes, and not what was on the disks before the
+/// pool was or what was another's.
 #[test]
 fn what_was_on_the_disks_before_is_never_read() {
     const BEFORE: u8 = 0xee;
@@ -455,8 +455,8 @@ fn clients_that_write_side_by_side_to_new_chunks_all_find_their_bytes() {
     pool.close().unwrap();
 }
 
-/// A hundred thousand random creations, growths and deletions, with writes in between, against a model that knows how many chunks each
-/// logical disk has; every ten thousand the pool is started again.
+/// A hundred thousand random creations, growths and deletions, with writes in between, against a model that knows how
+/// many chunks each logical disk has; every ten thousand the pool is started again.
 #[test]
 fn a_hundred_thousand_random_changes_are_what_a_model_says() {
     const CHANGES: u32 = 100_000;

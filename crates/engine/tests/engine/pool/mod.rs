@@ -325,7 +325,8 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
     metadata.take_out(4).unwrap();
     drop(metadata);
     assert_eq!(seen(&open(&disks, false).unwrap()), before);
-    // Beside all that there are it does no harm, whether it has its label or not, nor where the pool may do without one; else it is refused.
+    // Beside all that there are it does no harm, whether it has its label or not, nor where the pool may do without
+    // one; else it is refused.
     for (other, expected) in [(new, "it is blank"), (stays_labelled, "it was taken out")] {
         let mut notes = Vec::new();
         let all = [disks.clone(), vec![other.clone()]].concat();
@@ -418,7 +419,8 @@ fn what_no_disk_takes_names_the_pool_once() {
     assert!(error.to_string().starts_with(what) && error.to_string().matches("tank").count() == 1, "{error}");
 }
 
-/// All disks fail for a while, as those of one enclosure do: afterwards the map goes on, and nothing of what no disk took as a whole is read.
+/// All disks fail for a while, as those of one enclosure do: afterwards the map goes on, and nothing of what no disk
+/// took as a whole is read.
 #[test]
 fn a_map_that_no_disk_took_for_a_while_goes_on() {
     for tries in 0..4 {

@@ -61,8 +61,8 @@ impl Disk for Volatile {
     }
 }
 
-/// While chunks are copied to another disk, a flush of that fails which a client has asked for and is told of: the copies are gone, and the chunks stay
-/// where they were until they are copied anew.
+/// While chunks are copied to another disk, a flush of that fails which a client has asked for and is told of: the
+/// copies are gone, and the chunks stay where they were until they are copied anew.
 #[test]
 fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
     let tank = Tank::new(false);

@@ -74,7 +74,8 @@ pub enum Crash {
 
 pub const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Torn, Crash::Mixed];
 
-/// The disks after a crash behind the first `count` of what was done, where a sync makes durable what was written before it.
+/// The disks after a crash behind the first `count` of what was done, where a sync makes durable what was written
+/// before it.
 pub fn after(log: &[Op], count: usize, crash: Crash, disks: usize, size: usize) -> Vec<Arc<dyn Disk>> {
     let last_sync = |disk: usize| {
         log[..count].iter().rposition(|op| matches!(op, Op::Sync { disk: synced } if *synced == disk)).unwrap_or(0)

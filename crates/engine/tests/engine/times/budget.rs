@@ -49,7 +49,8 @@ fn budget(world: &World) -> WriteBudgetStatus {
     world.volume.status().write_budget.expect("the rule has a budget")
 }
 
-/// Writes of others to the drive use up the budget. Without the drive's counter the cache writes all of the budget beside them.
+/// Writes of others to the drive use up the budget. Without the drive's counter the cache writes all of the budget
+/// beside them.
 #[test]
 fn what_others_write_to_the_drive_counts_as_its_own_counter_has_it() {
     for (others_share, admission) in [
@@ -79,8 +80,8 @@ fn what_others_write_to_the_drive_counts_as_its_own_counter_has_it() {
     }
 }
 
-/// Two days are idle, and the budget of one is saved. The third day writes no more than its own budget. Half of the saved day is left, and the next day may
-/// be written in full again.
+/// Two days are idle, and the budget of one is saved. The third day writes no more than its own budget. Half of the
+/// saved day is left, and the next day may be written in full again.
 #[test]
 fn no_day_has_more_than_its_budget() {
     with_volume("baleen:writes-per-day=0.2", |world| {
@@ -124,8 +125,9 @@ fn without_budget_a_write_of_a_cached_block_goes_past_the_flash() {
     });
 }
 
-/// A write of a dirty block goes to the flash even without budget, since no crash may bring the old copy back. So nothing stays dirty for long while the
-/// budget is overdrawn. With the 15 minutes of `dirty-age`, 2.6 times the budget was written.
+/// A write of a dirty block goes to the flash even without budget, since no crash may bring the old copy back. So
+/// nothing stays dirty for long while the budget is overdrawn. With the 15 minutes of `dirty-age`, 2.6 times the budget
+/// was written.
 #[test]
 fn blocks_that_are_written_again_and_again_stay_within_the_budget() {
     for admission in ["write-budget:writes-per-day=2", "baleen:writes-per-day=2", "adaptive:writes-per-day=2"] {

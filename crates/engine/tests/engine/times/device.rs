@@ -1,4 +1,5 @@
-//! A device with one queue: it serves its requests in their order, one or some at a time, each for a fixed time and some more for each further block.
+//! A device with one queue: it serves its requests in their order, one or some at a time, each for a fixed time and
+//! some more for each further block.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -57,7 +58,8 @@ impl Speed {
         Speed::of(block_us, 4, 500)
     }
 
-    /// A disk that takes so many milliseconds for a block, and 200 MB/s. It has a map of its blocks, so that zeroes are quick.
+    /// A disk that takes so many milliseconds for a block, and 200 MB/s. It has a map of its blocks, so that zeroes are
+    /// quick.
     pub const fn disk(block_ms: u64) -> Speed {
         Speed::of(1_000 * block_ms, 20, 1_000)
     }

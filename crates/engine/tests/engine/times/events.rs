@@ -23,11 +23,11 @@ pub enum Event {
     Detach,
     /// Blocks are trimmed by one request.
     Trim { blocks: Range<u64> },
-    /// Blocks are written once and flushed, one after the other, each when the backend has the one before. Each counts as a request `once`,
-    /// which waits until the backend has it.
+    /// Blocks are written once and flushed, one after the other, each when the backend has the one before. Each counts
+    /// as a request `once`, which waits until the backend has it.
     WriteOnce { blocks: Range<u64> },
-    /// A block is overwritten every 100 ms for a minute. Each write counts as a request `overwrite`, which waits for as long as the backend is
-    /// behind.
+    /// A block is overwritten every 100 ms for a minute. Each write counts as a request `overwrite`, which waits for as
+    /// long as the backend is behind.
     Overwrite { block: u64 },
 }
 

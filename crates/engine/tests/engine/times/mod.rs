@@ -1,5 +1,5 @@
-//! How long requests wait, in virtual time: the real volume, modelled devices, and modelled clients. The figures are exact, so a scenario
-//! states its bounds.
+//! How long requests wait, in virtual time: the real volume, modelled devices, and modelled clients. The figures are
+//! exact, so a scenario states its bounds.
 
 mod budget;
 mod device;

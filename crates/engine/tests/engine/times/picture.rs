@@ -39,8 +39,8 @@ pub fn start(world: &Arc<World>) -> Arc<Mutex<Vec<Sample>>> {
     samples
 }
 
-/// A line for each interval: its end in seconds; dirty MiB on flash and in RAM; blocks a second that clients wrote and that the backend took; the
-/// longest wait of each kind of request that ended in it, in ms.
+/// A line for each interval: its end in seconds; dirty MiB on flash and in RAM; blocks a second that clients wrote and
+/// that the backend took; the longest wait of each kind of request that ended in it, in ms.
 fn csv(measured: &Measured) -> String {
     let mut text = "seconds,dirty_flash_mib,dirty_ram_mib,written_per_second,taken_per_second".to_owned();
     measured.requests.keys().for_each(|kind| write!(text, ",{kind}_ms").unwrap());
@@ -71,8 +71,8 @@ fn csv(measured: &Measured) -> String {
     text + "\n"
 }
 
-/// Checks the table of a minute of [`writers`](super::scenarios::writers) with 8 MiB of RAM, and writes it to the file that `FLASHWISE_TIME_CSV`
-/// names.
+/// Checks the table of a minute of [`writers`](super::scenarios::writers) with 8 MiB of RAM, and writes it to the file
+/// that `FLASHWISE_TIME_CSV` names.
 pub fn draw(measured: &Measured) {
     let text = csv(measured);
     if let Some(path) = std::env::var_os("FLASHWISE_TIME_CSV") {

@@ -1,4 +1,5 @@
-//! Random devices, settings and clients, and a backend that hangs or becomes slower or faster. The bounds hold for all of them.
+//! Random devices, settings and clients, and a backend that hangs or becomes slower or faster. The bounds hold for all
+//! of them.
 
 use std::ops::Range;
 use std::sync::Mutex;

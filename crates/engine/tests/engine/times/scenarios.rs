@@ -14,7 +14,8 @@ const fn seconds(time: u64) -> Duration {
     Duration::from_secs(time)
 }
 
-/// Writers of random blocks, a reader of cached ones and a flush every 200 ms, on a backend of 8 ms: dirty data reaches its limit.
+/// Writers of random blocks, a reader of cached ones and a flush every 200 ms, on a backend of 8 ms: dirty data reaches
+/// its limit.
 pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
     let mut clients = vec![Client::new("write", Operation::Write, 4..256, ms(3)); 8];
     clients.extend([Client::new("hit", Operation::Read, 0..4, ms(1)), Client::flushes(ms(200))]);
@@ -132,7 +133,8 @@ fn writers_do_not_stop_when_dirty_data_reaches_its_limit() {
     }
 }
 
-/// A backend that serves 16 transfers at a time: many are written back at once. With 8 at most, half of this was written.
+/// A backend that serves 16 transfers at a time: many are written back at once. With 8 at most, half of this was
+/// written.
 #[test]
 fn writers_are_as_fast_as_a_backend_that_serves_many_at_a_time() {
     let mut scenario = writers("lru", "8MiB");
@@ -142,7 +144,8 @@ fn writers_are_as_fast_as_a_backend_that_serves_many_at_a_time() {
     hold_rate("16 at a time", &hold("16 at a time", scenario, &bounds(50, 200, 180)), lasts, 1_850);
 }
 
-/// A pool of three disks. Where they shared their transfers of the background, one was busy while the others were idle, and 139 were written.
+/// A pool of three disks. Where they shared their transfers of the background, one was busy while the others were idle,
+/// and 139 were written.
 #[test]
 fn writers_are_as_fast_as_the_disks_of_a_pool() {
     let mut scenario = writers("lru", "8MiB");
@@ -152,7 +155,8 @@ fn writers_are_as_fast_as_the_disks_of_a_pool() {
     hold_rate("three disks", &hold("three disks", scenario, &bounds(50, 200, 180)), lasts, 400);
 }
 
-/// Reads that miss at two disks of a pool, while much is written back to the third, which takes ten times as long as they do.
+/// Reads that miss at two disks of a pool, while much is written back to the third, which takes ten times as long as
+/// they do.
 #[test]
 fn a_slow_disk_of_a_pool_does_not_slow_the_others() {
     let mut with = writers("lru", "8MiB");
@@ -165,8 +169,8 @@ fn a_slow_disk_of_a_pool_does_not_slow_the_others() {
     compare("beside a slow disk", with, without, "miss", 1.2);
 }
 
-/// LARC does not admit most of the blocks: they go past the flash, and a flush waits for the backend to take them. Writers are slower than the
-/// backend at first, until it has taken the dirty blocks of the first seconds.
+/// LARC does not admit most of the blocks: they go past the flash, and a flush waits for the backend to take them.
+/// Writers are slower than the backend at first, until it has taken the dirty blocks of the first seconds.
 #[test]
 fn writers_do_not_stop_where_most_writes_go_past_the_flash() {
     let mut scenario = writers("larc", "8MiB");
@@ -175,8 +179,9 @@ fn writers_do_not_stop_where_most_writes_go_past_the_flash() {
     hold_rate("larc", &hold("larc, ram 8MiB", scenario, &bounds(50, 250, 650)), lasts, 119);
 }
 
-/// WLFC, with the bounds of today, which are no promise. It reads from the backend what it has evicted, so that few reads of these 4 MiB are hits.
-/// It evicts a bucket of 256 KiB at once, and a read, a write or a flush waits for the writes of several.
+/// WLFC, with the bounds of today, which are no promise. It reads from the backend what it has evicted, so that few
+/// reads of these 4 MiB are hits. It evicts a bucket of 256 KiB at once, and a read, a write or a flush waits for the
+/// writes of several.
 #[test]
 fn writers_go_on_with_buckets() {
     let mut scenario = writers("lru", "8MiB");
@@ -187,8 +192,8 @@ fn writers_go_on_with_buckets() {
     hold_rate("wlfc", &measured, lasts, 40);
 }
 
-/// The flash has room for what is written meanwhile. A flush waits for a segment with a place for a block that is being read, which goes without
-/// that block after half a second. Where it waited for the block, the flush took a minute.
+/// The flash has room for what is written meanwhile. A flush waits for a segment with a place for a block that is being
+/// read, which goes without that block after half a second. Where it waited for the block, the flush took a minute.
 #[test]
 fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
     for (ram, misses, flush) in [("0", 0, 10), ("8MiB", 0, 10), ("0", 4, 600), ("8MiB", 4, 600)] {
@@ -201,8 +206,9 @@ fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
     }
 }
 
-/// The flash has no more room for dirty data when the backend stops. Writes wait until it goes on. The aim is that no request waits for more than
-/// 250 ms from then on. A flush finds in RAM what the backend takes in half a second, and the writes that have waited meanwhile.
+/// The flash has no more room for dirty data when the backend stops. Writes wait until it goes on. The aim is that no
+/// request waits for more than 250 ms from then on. A flush finds in RAM what the backend takes in half a second, and
+/// the writes that have waited meanwhile.
 #[test]
 fn hits_go_on_while_the_backend_hangs_with_the_dirty_limit_reached() {
     for (ram, write, flush) in [("0", 200, 180), ("8MiB", 200, 780)] {
@@ -267,8 +273,9 @@ fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
     hold("overwritten", scenario, &[longest("overwrite", 11_000)]);
 }
 
-/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset. Where nothing bounded how many answered writes
-/// were on their way past the flash, a read waited for 3.2 s, and with LARC, where a whole write buffer went past it for its age, for 1 s.
+/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset. Where nothing bounded
+/// how many answered writes were on their way past the flash, a read waited for 3.2 s, and with LARC, where a whole
+/// write buffer went past it for its age, for 1 s.
 #[test]
 fn misses_go_on_while_units_are_cleaned_and_reset() {
     for (policy, readers, writers_think_ms, read, write) in
@@ -289,8 +296,9 @@ fn misses_go_on_while_units_are_cleaned_and_reset() {
     }
 }
 
-/// The flush has to wait for the writes that were answered before it came: for a write buffer of 4 MiB, which the flash takes in 7 ms. Where the
-/// flash is saturated, more than that has left the buffer and is on its way, and the flush waits for it too.
+/// The flush has to wait for the writes that were answered before it came: for a write buffer of 4 MiB, which the flash
+/// takes in 7 ms. Where the flash is saturated, more than that has left the buffer and is on its way, and the flush
+/// waits for it too.
 #[test]
 fn a_flush_waits_for_no_more_than_the_write_buffer_while_another_client_writes_at_full_speed() {
     let mut scenario = writers("lru", "8MiB");
@@ -320,8 +328,9 @@ fn small_reads_wait_at_most_twice_as_long_next_to_streams() {
     }
 }
 
-/// Reads that miss next to writers that keep the cleaner busy. A miss finds a write of the cleaner at the disk, sometimes two, which the disk serves
-/// first. Where it found 8 of them, it waited 9 times as long as without. The aim is 1.5 times.
+/// Reads that miss next to writers that keep the cleaner busy. A miss finds a write of the cleaner at the disk,
+/// sometimes two, which the disk serves first. Where it found 8 of them, it waited 9 times as long as without. The aim
+/// is 1.5 times.
 #[test]
 fn misses_go_on_while_the_cleaner_runs_at_full_speed() {
     let mut with = writers_think(100, "8MiB");

@@ -27,7 +27,8 @@ pub fn check_export(export: &str) -> Result<(), String> {
     let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.:".contains(letter);
     if let Some(letter) = export.chars().find(|letter| !allowed(*letter)) {
         return Err(format!(
-            "found '{export}', which has '{letter}'; expected only lower-case letters, digits, '-', '.' and ':', as in iSCSI names"
+            "found '{export}', which has '{letter}'; expected only lower-case letters, digits, '-', '.' and ':', as in \
+             iSCSI names"
         ));
     }
     let length = PREFIX.len() + export.len();

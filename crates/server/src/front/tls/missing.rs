@@ -22,7 +22,8 @@ impl Config {
 /// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "TLS certificate {certificate}: this server was built without TLS, expected the mode off, or a server that was built with the feature tls"
+    "TLS certificate {certificate}: this server was built without TLS, expected the mode off, or a server that was \
+     built with the feature tls"
 )]
 pub struct TlsError {
     /// The certificate's file.

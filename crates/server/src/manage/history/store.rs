@@ -1,8 +1,8 @@
 //! The history on disk, so that it outlives the process: a redb database in the state directory.
 //!
-//! A point is a row, its key the volume's name, the range's number and the time, its value JSON. What a range does not reach back to is
-//! deleted, so that the file stays as large as the history of the volumes there are, and of those there were in the last 30 days. An event is
-//! a row of its number; those that are too many are deleted.
+//! A point is a row, its key the volume's name, the range's number and the time, its value JSON. What a range does not
+//! reach back to is deleted, so that the file stays as large as the history of the volumes there are, and of those
+//! there were in the last 30 days. An event is a row of its number; those that are too many are deleted.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,7 +111,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds points and events, durably, and deletes the points of the same volumes that are too old at `now`, and events that are too many.
+    /// Adds points and events, durably, and deletes the points of the same volumes that are too old at `now`, and
+    /// events that are too many.
     pub fn keep(
         &self,
         new: &[(String, Range, Point)],

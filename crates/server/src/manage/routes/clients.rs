@@ -94,8 +94,8 @@ async fn change(
     blocking(server, work).await
 }
 
-/// Assigns an export to clients: initiators, which alone may open it over iSCSI then, and names in certificates, whose clients alone may open
-/// it over NBD where there are any. Kept over restarts, in place of what the configuration says.
+/// Assigns an export to clients: initiators, which alone may open it over iSCSI then, and names in certificates, whose
+/// clients alone may open it over NBD where there are any. Kept over restarts, in place of what the configuration says.
 #[utoipa::path(
     put,
     path = "/v1/iscsi/exports/{name}",
@@ -105,7 +105,8 @@ async fn change(
         (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such export", body = ErrorBody),
-        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no certificates", body = ErrorBody),
+        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
+            certificates", body = ErrorBody),
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
@@ -122,7 +123,8 @@ pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Resp
     responses(
         (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
         (status = 404, description = "There is no such export", body = ErrorBody),
-        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no certificates", body = ErrorBody),
+        (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
+            certificates", body = ErrorBody),
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]

@@ -1,4 +1,5 @@
-//! The way of each request into the API: its credential, its place, its body, its turn; and the log of those that were refused.
+//! The way of each request into the API: its credential, its place, its body, its turn; and the log of those that were
+//! refused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +59,8 @@ pub async fn guarded(
         }
     };
     let status = response.status();
-    tracing::debug!(event = "api-request", %peer, %method, path = uri.path(), status = status.as_u16(), "the API was asked");
+    tracing::debug!(event = "api-request", %peer, %method, path = uri.path(), status = status.as_u16(), "the API was \
+        asked");
     if !method.is_safe()
         && !is_dry_run(&uri)
         && let Some(Reason(error)) = response.extensions().get()
@@ -83,8 +85,8 @@ fn is_dry_run(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == "dry-run=true"))
 }
 
-/// The same request with its body in memory. Who is still sending would not come to read an answer, so that this comes before all answers but
-/// those to who may send nothing.
+/// The same request with its body in memory. Who is still sending would not come to read an answer, so that this comes
+/// before all answers but those to who may send nothing.
 async fn received(request: Request) -> Answer<Request> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;

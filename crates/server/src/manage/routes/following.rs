@@ -214,13 +214,15 @@ pub async fn history(
         .map(Json)
 }
 
-/// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each thing that happens,
-/// beginning with those of late, or with what came after the number in `Last-Event-ID`. The id of an event is its number.
+/// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each
+/// thing that happens, beginning with those of late, or with what came after the number in `Last-Event-ID`. The id of
+/// an event is its number.
 #[utoipa::path(
     get,
     path = "/v1/events",
     responses(
-        (status = 200, description = "A stream of events, until the client or the server ends it, or the token that it bears counts no more", content_type = "text/event-stream", body = Event),
+        (status = 200, description = "A stream of events, until the client or the server ends it, or the token that it \
+            bears counts no more", content_type = "text/event-stream", body = Event),
         (status = 503, description = "Too many follow the server", body = ErrorBody),
     )
 )]

@@ -109,8 +109,8 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
     Ok(([(ETAG, tag::of_pool(&pool))], Json(pool)).into_response())
 }
 
-/// Deletes a pool that a running server made and that has no logical disks: its disks and its flash are blank then. One that is not served is
-/// forgotten, and its disks are left as they are.
+/// Deletes a pool that a running server made and that has no logical disks: its disks and its flash are blank then. One
+/// that is not served is forgotten, and its disks are left as they are.
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}",
@@ -354,7 +354,8 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
     ),
     request_body = DiskGivenUp,
     responses(
-        (status = 200, description = "The pool goes on without it; with `dry-run=true`: what would happen", body = PoolStatus),
+        (status = 200, description = "The pool goes on without it; with `dry-run=true`: what would \
+            happen", body = PoolStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is there, or the path is another", body = ErrorBody),
@@ -472,7 +473,8 @@ pub(super) async fn delete_logical_disk(
 #[utoipa::path(
     get,
     path = "/v1/pools/{name}/logical-disks/{disk}/map",
-    params(("name" = String, Path, description = "The pool"), ("disk" = String, Path, description = "The logical disk")),
+    params(("name" = String, Path, description = "The pool"), ("disk" = String, Path, description = "The logical \
+        disk")),
     responses(
         (status = 200, description = "What was asked for", body = Vec<MapRun>),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),

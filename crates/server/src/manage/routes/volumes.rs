@@ -46,8 +46,8 @@ pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked
     blocking(server, work).await
 }
 
-/// Removes a volume that a running server made, that no client has open and whose backend has all of its data, which stays. The flash is blank
-/// then. One that is not served is forgotten, and its devices are left as they are.
+/// Removes a volume that a running server made, that no client has open and whose backend has all of its data, which
+/// stays. The flash is blank then. One that is not served is forgotten, and its devices are left as they are.
 #[utoipa::path(
     delete,
     path = "/v1/volumes/{name}",

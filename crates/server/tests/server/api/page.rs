@@ -105,7 +105,8 @@ fn a_token_is_given_once_and_a_cookie_stands_for_it() {
         let body = json!({ "token": token }).to_string();
         let length = body.len();
         let head = format!(
-            "POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+            "POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
+             {length}\r\n\r\n"
         );
         request(&api, &format!("{head}{body}"))
     };

@@ -1,4 +1,5 @@
-//! The first sentence of an advice is true. Every candidate of a catalogue runs here by its own job; the sentence is parsed and compared with all of them.
+//! The first sentence of an advice is true. Every candidate of a catalogue runs here by its own job; the sentence is
+//! parsed and compared with all of them.
 
 use std::fmt::Write;
 
@@ -14,7 +15,8 @@ use flashwise_trace::tools::cut::{Cut, cut};
 use super::{array, ask, row, ways, workload};
 use crate::workloads::{bundled_path, random};
 
-/// A catalogue of flash that wears out in two sizes, and one that is fast and lasts. `{disks}`, `{more}` and `{ram}` are filled in.
+/// A catalogue of flash that wears out in two sizes, and one that is fast and lasts. `{disks}`, `{more}` and `{ram}`
+/// are filled in.
 const CATALOGUE: &str = r#"
 {waits}
 [storage]
@@ -69,7 +71,8 @@ struct Case {
     requests: f64,
 }
 
-/// `requests` in the format of MSR-Cambridge: most to a hot set that moves, some to anything. The gap between two is `gap_us(number)`.
+/// `requests` in the format of MSR-Cambridge: most to a hot set that moves, some to anything. The gap between two is
+/// `gap_us(number)`.
 fn generated(seed: u64, requests: u64, write_share: u64, gap_us: impl Fn(u64) -> u64) -> (String, f64) {
     let mut state = seed;
     let mut random = |below: u64| random(&mut state) % below;
@@ -179,7 +182,8 @@ fn candidates(case: &Case, years: f64) -> Vec<Candidate> {
                     for mode in &ways().modes {
                         let units = offer.capacity_bytes() >> 21;
                         let job = format!(
-                            "policy={policy} size={}MiB layout=log ram={ram} over-provision=10% admission={rule} cache-device={} \
+                            "policy={policy} size={}MiB layout=log ram={ram} over-provision=10% admission={rule} \
+                             cache-device={} \
                              write-mode={mode} {common}",
                             2 * units,
                             offer.model
@@ -296,7 +300,8 @@ fn price(candidate: &Candidate) -> String {
     text.strip_suffix(".00").unwrap_or(&text).to_owned()
 }
 
-/// Targets that no candidate meets, that one does, that many do, and that the storage does without a cache; with years and without.
+/// Targets that no candidate meets, that one does, that many do, and that the storage does without a cache; with years
+/// and without.
 fn questions(case: &Case, all: &[Candidate]) -> Vec<Targets> {
     if case.catalogue.waiting_price_per_hour > 0.0 {
         return [Some(5_000.0), None].map(|latency_us| Targets { latency_us, years: 3.0 }).to_vec();

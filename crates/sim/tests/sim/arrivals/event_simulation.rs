@@ -1,5 +1,5 @@
-//! Requests before an array, simulated event by event: each device has its queue and its channels, and time goes from one event to the
-//! next. Slow, and without a line of what it checks.
+//! Requests before an array, simulated event by event: each device has its queue and its channels, and time goes from
+//! one event to the next. Slow, and without a line of what it checks.
 
 use std::collections::VecDeque;
 

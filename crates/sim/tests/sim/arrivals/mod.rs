@@ -1,7 +1,8 @@
 //! Waits against queueing theory, and against a simulation that is written another way.
 //!
-//! Sources: Pollaczek-Khinchine for one channel (mean wait `lambda E[S^2] / (2 (1 - rho))`); Crommelin: Delay probability formulae when the
-//! holding times are constant. Post Office Electrical Engineers' Journal 25, 1932, for several.
+//! Sources: Pollaczek-Khinchine for one channel (mean wait `lambda E[S^2] / (2 (1 - rho))`); Crommelin: Delay
+//! probability formulae when the holding times are constant. Post Office Electrical Engineers' Journal 25, 1932, for
+//! several.
 
 mod event_simulation;
 
@@ -73,8 +74,8 @@ fn one_channel_waits_as_long_as_pollaczek_and_khinchine_say() {
     }
 }
 
-/// The mean wait before `channels` of M/D/c in units of the service, where `load` are busy on average. With one it is that of Pollaczek and
-/// Khinchine.
+/// The mean wait before `channels` of M/D/c in units of the service, where `load` are busy on average. With one it is
+/// that of Pollaczek and Khinchine.
 fn crommelin(channels: u32, load: f64) -> f64 {
     let c = f64::from(channels);
     let mut sum = 0.0;

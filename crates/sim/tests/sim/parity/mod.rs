@@ -1,8 +1,9 @@
-//! The same requests give the same figures in the simulator and in the server's engine, for every policy, write mode and RAM.
+//! The same requests give the same figures in the simulator and in the server's engine, for every policy, write mode
+//! and RAM.
 //!
-//! The engine runs over disks in memory whose transfers end in random order. With one request at once, all of its work ends before the
-//! next request, as the simulator assumes. With several, blocks being written back stay dirty for longer. A replay that knows the end of
-//! each batch is equal again, so this is the only possible difference.
+//! The engine runs over disks in memory whose transfers end in random order. With one request at once, all of its work
+//! ends before the next request, as the simulator assumes. With several, blocks being written back stay dirty for
+//! longer. A replay that knows the end of each batch is equal again, so this is the only possible difference.
 
 mod live;
 mod workload;
@@ -160,8 +161,8 @@ fn without_dirty_blocks_many_requests_at_a_time_make_no_difference() {
     }
 }
 
-/// The first requests of the bundled trace. Their addresses span 12 GiB, too much for a disk in memory, so regions of 1 MiB are placed in
-/// the order of first use.
+/// The first requests of the bundled trace. Their addresses span 12 GiB, too much for a disk in memory, so regions of 1
+/// MiB are placed in the order of first use.
 fn netsfs(count: usize) -> Vec<CacheRequest> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/netsfs.csv.zst");
     let path = path.to_str().unwrap();

@@ -233,7 +233,11 @@ impl Evidence {
                 }
                 let unaligned = partial(starts, csv.offset_unit_bytes).min(partial(lengths, csv.length_unit_bytes));
                 if 2 * unaligned > starts.len() && [offset, length] == [Origin::Assumed; 2] {
-                    doubts.push("most requests begin and end within sectors; offset-unit=512 and length-unit=512 read them in sectors".to_owned());
+                    doubts.push(
+                        "most requests begin and end within sectors; offset-unit=512 and length-unit=512 read \
+                        them in sectors"
+                            .to_owned(),
+                    );
                 }
             }
         }

@@ -47,14 +47,17 @@ pub static FORMAT: Format = Format {
         column("volume", "column of the volume, or two with / between them (1/2); without it there is one volume"),
         column(
             "hash",
-            "column of an object's id (any text), which becomes a block number; without a length an object is one block",
+            "column of an object's id (any text), which becomes a block number; without a length an object is one \
+             block",
         ),
         Parameter {
             name: "time-unit",
             kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
             default: "",
-            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: 31.01.2024 23:59:59; date-mdy: 01/31/2024 \
-                      11:59:59 PM); default: dates where they stand, if their order is certain, else as in the column's name (ts_ms), else as dates since 1990 show, else us",
+            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: \
+                31.01.2024 23:59:59; date-mdy: 01/31/2024 \
+                      11:59:59 PM); default: dates where they stand, if their order is certain, else as in the \
+                      column's name (ts_ms), else as dates since 1990 show, else us",
         },
         unit(
             "offset-unit",
@@ -65,7 +68,8 @@ pub static FORMAT: Format = Format {
             name: "delimiter",
             kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space", "colon"]),
             default: "auto",
-            meaning: "separator of fields (space: any run of spaces and tabs); auto: the first of these in the first line",
+            meaning: "separator of fields (space: any run of spaces and tabs); auto: the first of these in the first \
+                line",
         },
         Parameter {
             name: "kilo",
@@ -404,7 +408,8 @@ fn no_time(malformed: Malformed, label: &str) -> Malformed {
     let hint = match () {
         () if expected != label => "",
         () if found.contains([':', '/']) => {
-            ": a number, or in all lines a date such as 2024-01-31T23:59:59.5Z or, by time-unit=date-dmy or date-mdy, 31.01.2024 or 01/31/2024 23:59:59"
+            ": a number, or in all lines a date such as 2024-01-31T23:59:59.5Z or, by time-unit=date-dmy or date-mdy, \
+             31.01.2024 or 01/31/2024 23:59:59"
         }
         () if found.contains(',') => "; decimal=comma in --format reads commas before decimals",
         () => "",

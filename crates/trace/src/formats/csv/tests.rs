@@ -47,7 +47,8 @@ fn comments_before_the_header_further_headers_and_fsyncs_are_passed_over() {
         (format!("# by fio\n# {header}\n5,R,4096,512\n6,W,8192,512\n"), "1 line was skipped: 1 comment"),
         (
             format!(
-                "{header}\n5,R,4096,512\n5,fsync,0,0\n{header}\n6,W,8192,512\n\u{feff}\"TS_us\", op,offset,length\n# end\n"
+                "{header}\n5,R,4096,512\n5,fsync,0,0\n{header}\n6,W,8192,512\n\u{feff}\"TS_us\", op,offset,length\n# \
+                 end\n"
             ),
             "4 lines were skipped: 1 comment, 2 repeated headers, 1 operation without data",
         ),

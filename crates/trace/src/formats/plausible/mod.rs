@@ -287,7 +287,8 @@ impl Fitting {
         let guess = if self.is_time_guessed { "; its unit of time is a guess from the rate of requests" } else { "" };
         let line = self.line();
         let expected = format!(
-            "other columns or units: use --format {line} if these are right (flashwise does not check units that you name{guess})"
+            "other columns or units: use --format {line} if these are right (flashwise does not check units that you \
+             name{guess})"
         );
         Malformed { found, expected }
     }

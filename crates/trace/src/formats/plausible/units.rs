@@ -196,7 +196,8 @@ pub fn time_doubt(moments: &[Moment], unit: TimeUnit, origin: Origin, habits: Ha
         return None;
     }
     Some(format!(
-        "its times are not dates; as {} they give {} requests per second (time-unit= of --format {spec} names another unit)",
+        "its times are not dates; as {} they give {} requests per second (time-unit= of --format {spec} names another \
+         unit)",
         unit.word(),
         human::number(per_s)
     ))
@@ -528,7 +529,8 @@ impl Extents {
             Some(unit) if ![offset_origin, length_origin].contains(&Origin::Option) && !habits.any_bytes => {
                 Some(Fault {
                     found: format!(
-                        "requests that are not sequential, but mostly are with offsets in units of {} bytes and lengths in units of {} bytes",
+                        "requests that are not sequential, but mostly are with offsets in units of {} bytes and \
+                         lengths in units of {} bytes",
                         unit.0, unit.1
                     ),
                     unit,

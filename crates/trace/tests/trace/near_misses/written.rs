@@ -262,7 +262,8 @@ pub const FORMATS: &[Written] = &[
     },
     Written {
         name: "etw",
-        head: "BeginHeader\n  DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum\nEndHeader\n",
+        head: "BeginHeader\n  DiskRead,  TimeStamp,     Process Name ( \
+            PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum\nEndHeader\n",
         line: |r| {
             let range = format!("{:#012x}, {:#010x}", r.offset, r.length);
             format!(

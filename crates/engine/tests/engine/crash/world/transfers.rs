@@ -124,8 +124,8 @@ impl<S: Cached> World<S> {
     }
 }
 
-/// Whether something that was written later says that the page was durable. The last segment alone has no such witness: damage
-/// to it looks like a write that was interrupted.
+/// Whether something that was written later says that the page was durable. The last segment alone has no such witness:
+/// damage to it looks like a write that was interrupted.
 fn is_vouched_for(flash: &FakeDisk, geometry: Geometry, page: usize) -> bool {
     let all = metadata(flash, geometry.pages() as usize);
     let newest = all.first().map_or(0, |(.., metadata)| metadata.header.sequence);
