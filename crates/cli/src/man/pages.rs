@@ -20,7 +20,7 @@ pub const OVERVIEW: &[Section] = &[
             Plain("Find out which policy and size fit a workload:"),
             Commands("flashwise simulate trace.csv --policy lru,larc --size 1%,10%,20% --html report.html"),
             Plain("Record the requests of a disk for that:"),
-            Commands("flashwise capture /dev/sdb --output sdb.csv.zst"),
+            Commands("flashwise capture /dev/sdb --out sdb.csv.zst"),
             Plain("Cache a disk, look at it, and undo it:"),
             Commands(
                 "flashwise serve --backend /dev/sdb --flash /dev/nvme0n1 --listen \

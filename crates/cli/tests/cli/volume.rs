@@ -42,7 +42,7 @@ fn a_volume_is_made_served_again_after_a_restart_and_removed_with_its_data_in_pl
     refused(create("web", "none.img"), 2, "none.img");
     refused(create("web", "/etc/passwd"), 2, "[api] directories allows more");
     let told = ask(path, &[&["volume", "create", "web", "disk.img"][..], &settings].concat());
-    assert_eq!(told, "Volume web has 1.0 MiB and is served.\n");
+    assert_eq!(told, "Volume web has 1 MiB and is served.\n");
     assert!(kept.exists());
     for (words, code, says) in [
         (create("web", "a.img"), 1, "there is an export 'web' already"),

@@ -23,6 +23,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use flashwise_core::format::Layout;
 use flashwise_core::options::{nearest, suggestion};
 
 use tracing::level_filters::LevelFilter;
@@ -460,6 +461,11 @@ impl ServerConfig {
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);
+            // Buckets have RAM only if it is given.
+            let has_ram = origin.tables.entries(Section::Volume(number)).iter().any(|entry| entry.key == "ram");
+            if volume.layout == Layout::Wlfc && !has_ram {
+                volume.cache.read("ram", "0").expect("a volume may have no RAM");
+            }
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
         }

@@ -509,8 +509,8 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "flashwise", description = "Manages a running flashwise server.", license(name = "Apache-2.0 OR MIT")),
-    // What parameters alone refer to is not collected by itself.
-    components(schemas(super::history::Range)),
+    // utoipa does not collect types that only parameters name.
+    components(schemas(super::history::Range, super::history::Severity, alerts::Format)),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]
