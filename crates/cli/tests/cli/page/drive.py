@@ -271,7 +271,7 @@ def see_load(hand):
     # A line needs the reads of two seconds.
     until("the hit ratio has a line", lambda: client.read_from(0, 4096) and spark.is_visible())
     expect(figure("p99 of reads")).to_have_text(re.compile(r"^[\d,.]+\s[mu]smedian [\d,.]+\s[mu]s"))
-    expect(figure("Dirty")).to_have_text(re.compile(r"^[\d,.]+\s.*B(oldest [\d.]+ |age unknown)"))
+    expect(figure("Dirty")).to_have_text(re.compile(r"^[\d,.]+\s.*B(oldest [\d.]+\s|age unknown)"))
     # It is rated, and no hour has passed.
     expect(figure("Flash lifetime")).to_have_text("too earlyknown after the first hour")
     hand.press(card.get_by_role("link", name="tank", exact=True))

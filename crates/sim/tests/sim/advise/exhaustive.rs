@@ -292,12 +292,7 @@ fn wrong(first: &str, all: &[Candidate], targets: Targets) -> Option<String> {
 
 /// A price in words.
 fn price(candidate: &Candidate) -> String {
-    let text = if candidate.price >= 1000.0 {
-        human::count(candidate.price.round() as u64)
-    } else {
-        format!("{:.2}", candidate.price)
-    };
-    text.strip_suffix(".00").unwrap_or(&text).to_owned()
+    human::number(candidate.price)
 }
 
 /// Targets that no candidate meets, that one does, that many do, and that the storage does without a cache; with years
