@@ -102,7 +102,7 @@ fn talk(address: &Address, said: &[u8], ends: bool) -> Vec<u8> {
 }
 
 const METHODS: [&str; 6] = ["GET", "PATCH", "POST", "HEAD", "PUT", "OPTIONS"];
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/healthz",
     "/metrics",
     "/v1/status",

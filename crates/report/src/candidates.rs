@@ -134,7 +134,7 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
                 table.push(*name, vec![NOT_RUN.to_owned(); 7]);
                 continue;
             };
-            let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| percent(share));
+            let share = standing.share().map_or_else(|| "all alike".to_owned(), percent);
             let (best, worst) = (&standing.best, &standing.worst);
             let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(|cost| objective.write(cost));
             let times = standing.times_worse().map_or_else(|| "-".to_owned(), numbers::number);
