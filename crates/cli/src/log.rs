@@ -202,6 +202,7 @@ macro_rules! warning {
 }
 
 /// Prints a message about an event of a server: its level, name, fields and text.
+#[cfg(feature = "serve")]
 macro_rules! event {
     ($level:ident, $event:literal, [$($field:ident = $value:expr),*], $($text:tt)*) => {
         $crate::log::tell_event(
@@ -218,4 +219,6 @@ macro_rules! detail {
     ($($text:tt)*) => { $crate::log::tell(tracing::Level::DEBUG, &format!($($text)*)) };
 }
 
-pub(crate) use {detail, event, note, warning};
+#[cfg(feature = "serve")]
+pub(crate) use event;
+pub(crate) use {detail, note, warning};

@@ -80,7 +80,7 @@ def see_wear(page, base):
     page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
     page.goto(f"{base}/#/overview")
     expect(page.locator(".health.warning")).to_contain_text("1 warning")
-    expect(page.locator(".health li")).to_have_text("tank writes its flash 1.50 times a day; it is rated for 1.")
+    expect(page.locator(".health li")).to_have_text("tank writes its flash 1.5 times a day; it is rated for 1.")
     lifetime = lambda name: page.get_by_role("article", name=name).locator("dl > div").last
     expect(lifetime("tank")).to_have_text("Flash lifetime0.4 years1.5 of 1 writes/day")
     expect(lifetime("old")).to_have_text("Flash lifetimeno flashcache in RAM only")
