@@ -14,6 +14,7 @@ use super::table::Picture;
 pub fn picture(subject: &Subject, choice: &Choice, own: &ResultRow, beside: Option<&ResultRow>) -> Picture {
     let grid = subject.grid;
     let alone = grid.policies.iter().filter_map(|&policy| grid.row(policy, choice.size));
+    let beside = beside.filter(|row| (&row.policy, rule(row)) != (&own.policy, rule(own)));
     let behind = [beside, Some(own)].into_iter().flatten().filter(|row| !rule(row).is_empty());
     let mut rows: Vec<&ResultRow> = alone.chain(behind).collect();
     // The recommended run is drawn over the others.
