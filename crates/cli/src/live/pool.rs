@@ -330,11 +330,24 @@ impl Remove {
 }
 
 /// Refuses to delete something whose name is not repeated to confirm.
-pub fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
+fn check_confirmed(confirm: &str, name: &str, what: &str) -> Result<(), Misuse> {
     if confirm == name {
         return Ok(());
     }
     Err(Misuse(format!("--confirm: found '{confirm}', expected '{name}', the {what} to delete")))
+}
+
+/// Deletes a volume or a pool that a running server created. Returns true if it was served.
+pub fn delete(api: &ApiOptions, kind: &str, name: &str, confirm: &str) -> anyhow::Result<bool> {
+    check_confirmed(confirm, name, kind)?;
+    if name.is_empty() {
+        return Err(Misuse(format!("the {kind}'s name is empty")).into());
+    }
+    let client = api.client()?;
+    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    let is_served = client.get(&format!("/v1/{kind}s/{name}")).is_ok();
+    client.send("DELETE", &format!("/v1/{kind}s/{name}?confirm={name}"), &Value::Null)?;
+    Ok(is_served)
 }
 
 #[derive(Debug, Args)]
@@ -351,15 +364,7 @@ pub struct DeletePool {
 
 impl DeletePool {
     fn run(&self) -> anyhow::Result<()> {
-        check_confirmed(&self.confirm, &self.name, "pool")?;
-        if self.name.is_empty() {
-            return Err(Misuse("the pool's name is empty".to_owned()).into());
-        }
-        let client = self.api.client()?;
-        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
-        let is_served = client.get(&format!("/v1/pools/{name}")).is_ok();
-        client.send("DELETE", &format!("/v1/pools/{name}?confirm={name}"), &Value::Null)?;
-        match is_served {
+        match delete(&self.api, "pool", &self.name, &self.confirm)? {
             true => println!("Pool {} is deleted. Its disks are blank.", self.name),
             false => {
                 println!("Pool {} was not served and is forgotten. Its disks keep their data.", self.name)

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use flashwise_core::human;
 use flashwise_server::manage::NewVolume;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
-use crate::failure::Misuse;
 use crate::live::api::ApiOptions;
-use crate::live::pool::{absolute, check_confirmed, settings};
+use crate::live::pool::{absolute, delete, settings};
 
 /// Create and delete volumes while the server runs
 #[derive(Debug, Subcommand)]
@@ -70,15 +67,7 @@ pub struct Delete {
 
 impl Delete {
     fn run(&self) -> anyhow::Result<()> {
-        check_confirmed(&self.confirm, &self.name, "volume")?;
-        if self.name.is_empty() {
-            return Err(Misuse("the volume's name is empty".to_owned()).into());
-        }
-        let client = self.api.client()?;
-        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
-        let is_served = client.get(&format!("/v1/volumes/{name}")).is_ok();
-        client.send("DELETE", &format!("/v1/volumes/{name}?confirm={name}"), &Value::Null)?;
-        match is_served {
+        match delete(&self.api, "volume", &self.name, &self.confirm)? {
             true => println!("Volume {} is deleted. Its backend has all data.", self.name),
             false => {
                 println!("Volume {} was not served and is forgotten. Its devices are left as they are.", self.name)
