@@ -88,8 +88,8 @@ fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
 
 /// A run as the head of a column: its policy, and the rule that it is behind.
 fn named(row: &ResultRow) -> String {
-    match rule(row) {
-        "" => row.policy.clone(),
+    match &rule(row)[..] {
+        "" => row.policy.to_string(),
         rule => format!("{} behind\n{}", row.policy, rule.replace(',', ",\n")),
     }
 }
@@ -351,7 +351,7 @@ impl<'a> Reading<'a> {
         let led = match sizes {
             1 => String::new(),
             _ if leads == sizes => format!("; it leads at all {sizes} sizes"),
-            _ if leader.0 == policy || leads == leader.1 => format!("; it leads at {leads} of {sizes} sizes"),
+            _ if *policy == leader.0 || leads == leader.1 => format!("; it leads at {leads} of {sizes} sizes"),
             _ => format!("; {} leads at {} of {sizes} sizes", leader.0, leader.1),
         };
         let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
@@ -495,7 +495,7 @@ impl<'a> Reading<'a> {
             table.push(
                 format!("{}{chosen}", bytes(size.bytes)),
                 vec![
-                    best.policy.clone(),
+                    best.policy.to_string(),
                     percent(best.hit_ratio),
                     own.map_or_else(|| NOT_RUN.to_owned(), |own| percent(own.hit_ratio)),
                     number(gain),
@@ -547,7 +547,7 @@ impl<'a> Reading<'a> {
         let first = drives().into_iter().next();
         let hits_of = |base: &str| self.row_of(base, size).map(|row| row.hit_ratio);
         Recommended {
-            policy: row.policy.clone(),
+            policy: row.policy.to_string(),
             size_bytes: size.bytes,
             hit_ratio: row.hit_ratio,
             lru: hits_of("lru"),

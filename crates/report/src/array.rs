@@ -15,7 +15,7 @@ use super::scales::{categories, linear, ratios};
 use super::table::{Figure, Table};
 use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, Column, about};
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, SpecText};
 
 /// The paper's results on 13 traces of a week, against LRU.
 const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 \
@@ -71,12 +71,14 @@ pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
             behind.push(&row.policy);
         }
     }
-    let label = |row: &ResultRow| match rule(row) {
-        "" => row.policy.clone(),
+    let label = |row: &ResultRow| match &rule(row)[..] {
+        "" => row.policy.to_string(),
         rule if behind.len() == 1 => rule.to_owned(),
         rule => format!("{} behind {rule}", row.policy),
     };
-    all.iter().map(|rows| rows.iter().map(|row| ResultRow { policy: label(row), ..row.clone() }).collect()).collect()
+    all.iter()
+        .map(|rows| rows.iter().map(|row| ResultRow { policy: label(row).into(), ..row.clone() }).collect())
+        .collect()
 }
 
 /// Returns the run of the policy without a rule, for comparison with a run.
@@ -151,7 +153,7 @@ fn rules(subject: &Subject) -> Option<Figure> {
         format!("Relative to {} without a rule (logarithmic)", base.policy),
         values.iter().flatten().flatten().copied(),
     );
-    let names: Vec<String> = rows.iter().map(|row| row.policy.clone()).collect();
+    let names: Vec<String> = rows.iter().map(|row| row.policy.to_string()).collect();
     let title = format!("Latency, lifetime and their quotient by rule with {}", size.named());
     let chart = Chart {
         id: format!("{}-rules", subject.id),
@@ -184,7 +186,7 @@ fn rules(subject: &Subject) -> Option<Figure> {
             number(array.latency_over_lifetime),
         ]);
         cells.extend([better, number(array.cache_write_rate), number(array.storage_write_rate)]);
-        table.push(&row.policy, cells);
+        table.push(&*row.policy, cells);
     }
     let caption = format!(
         "Effect of each rule, relative to {} without a rule: less latency, a longer lifetime and less latency over \
@@ -350,17 +352,9 @@ const OPTIONS: [RuleOption; 7] = [
 
 impl RuleOption {
     /// Returns the option's value in a rule, and the rule without it.
-    fn split(&self, rule: &str) -> Option<(f64, String)> {
-        let (name, options) = rule.split_once(':').filter(|(name, _)| *name == self.rule)?;
-        let (mut value, mut others) = (None, Vec::new());
-        for given in options.split(',') {
-            match given.split_once('=') {
-                Some((key, text)) if key == self.name => value = self.read(text),
-                _ => others.push(given),
-            }
-        }
-        let rest = if others.is_empty() { name.to_owned() } else { format!("{name}:{}", others.join(",")) };
-        Some((value?, rest))
+    fn split(&self, rule: &SpecText) -> Option<(f64, SpecText)> {
+        let given = rule.value(self.name).filter(|_| rule.name() == self.rule)?;
+        Some((self.read(given)?, rule.without(self.name)))
     }
 
     fn read(&self, text: &str) -> Option<f64> {
@@ -561,7 +555,7 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
     let first = if all_are_compared { first } else { format!("{first} {}", left_out(least_of_all, base)) };
     let most = rows.iter().map(|row| row.hits).max().unwrap_or(0);
     let leaders: Vec<_> = rows.iter().filter(|row| row.hits == most).collect();
-    let names: Vec<_> = leaders.iter().map(|row| row.policy.as_str()).collect();
+    let names: Vec<_> = leaders.iter().map(|row| &*row.policy).collect();
     let hits = format!("The highest hit ratio, {}, is that of {}.", percent(leaders[0].hit_ratio), names.join(", "));
     [first, hits]
 }
@@ -575,10 +569,10 @@ mod tests {
         let latency_over_lifetime = latency_mean_us / lifetime_years;
         let array = ArrayFigures { latency_mean_us, lifetime_years, latency_over_lifetime, ..ArrayFigures::default() };
         ResultRow {
-            policy: "lru".to_owned(),
+            policy: "lru".into(),
             size: "10%".to_owned(),
             capacity_blocks: 10,
-            admission: Some(rule.to_owned()),
+            admission: Some(rule.into()),
             array: Some(array),
             ..ResultRow::default()
         }
@@ -590,18 +584,18 @@ mod tests {
         let names =
             |labelled: Vec<Vec<ResultRow>>| labelled[0].iter().map(|row| row.policy.clone()).collect::<Vec<_>>();
         assert_eq!(names(labelled(&[&rows])), ["lru", "auto"]);
-        let larc = [ResultRow { policy: "larc".to_owned(), ..row("auto", 1.0, 1.0) }];
+        let larc = [ResultRow { policy: "larc".into(), ..row("auto", 1.0, 1.0) }];
         assert_eq!(names(labelled(&[&rows, &larc])), ["lru", "lru behind auto"]);
     }
 
     #[test]
     fn options_are_taken_out_of_rules() {
-        let split = |at: usize, rule: &str| OPTIONS[at].split(rule);
-        assert_eq!(split(0, "size:max=64KiB"), Some((65_536.0, "size".to_owned())));
-        assert_eq!(split(1, "probability:p=30%"), Some((0.3, "probability".to_owned())));
+        let split = |at: usize, rule: &str| OPTIONS[at].split(&rule.into());
+        assert_eq!(split(0, "size:max=64KiB"), Some((65_536.0, "size".into())));
+        assert_eq!(split(1, "probability:p=30%"), Some((0.3, "probability".into())));
         assert_eq!(
             split(4, "adaptive:kind=size,target=0.4ms,seed=2"),
-            Some((400.0, "adaptive:kind=size,seed=2".to_owned()))
+            Some((400.0, "adaptive:kind=size,seed=2".into()))
         );
         assert_eq!((split(4, "adaptive:kind=size"), split(1, "hotness:min=2"), split(1, "")), (None, None, None));
     }

@@ -79,7 +79,7 @@ fn latency(subject: &Subject, size: GridSize, rows: &[&ResultRow]) -> Option<Fig
     let (unit_s, unit) = unit(end_s(&rows));
     let longest = rows.iter().map(|row| drawn(row)).max_by_key(Vec::len)?;
     let line = |row: &&ResultRow| Series {
-        name: row.policy.clone(),
+        name: row.policy.to_string(),
         look: subject.looks.of(&row.policy),
         points: drawn(row).iter().map(|epoch| (epoch.start_s / unit_s, epoch.latency_mean_us)).collect(),
     };
@@ -169,7 +169,7 @@ fn policies(id: &str, row: &ResultRow) -> Figure {
         description: format!("A line from policy to policy over time. {NUMBERS_FOLLOW}"),
         x: linear(format!("Time in {unit}"), [end_s(&[row]) / unit_s].into_iter(), ""),
         y: categories("", &names),
-        series: vec![Series { name: row.policy.clone(), look: looks.of(&row.policy), points }],
+        series: vec![Series { name: row.policy.to_string(), look: looks.of(&row.policy), points }],
         markers: false,
     };
     let mut table = Table::new(&title, ["Seconds", "Policy", "Hit ratio"]);

@@ -35,7 +35,7 @@ impl Brief {
         others.retain(|name| !SHOWN.contains(name));
         let hits =
             |name: &str| candidates.iter().find(|policy| policy.name == name).map_or(0.0, |&policy| mean(policy));
-        let recommended = choice.map(|choice| choice.row.policy.as_str());
+        let recommended = choice.map(|choice| &*choice.row.policy);
         // The recommended policy first.
         others.sort_by(|a, b| {
             let is_recommended = |name: &str| recommended == Some(name);
@@ -88,7 +88,7 @@ mod tests {
     fn row(&(policy, capacity_blocks, hits): &(&str, u64, u64)) -> ResultRow {
         ResultRow {
             trace: "t".to_owned(),
-            policy: policy.to_owned(),
+            policy: policy.into(),
             size: format!("{capacity_blocks}"),
             capacity_blocks,
             block_size_bytes: 4096,

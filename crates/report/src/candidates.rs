@@ -11,7 +11,7 @@ use super::scales::{categories, linear};
 use super::table::{Figure, Table};
 use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, about};
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, SpecText};
 
 /// The objective of `auto`, by its option: a column of the rows.
 struct Objective {
@@ -52,8 +52,8 @@ impl Objective {
     }
 }
 
-fn objective(rule: &str) -> &'static Objective {
-    let given = rule.split([':', ',']).find_map(|option| option.strip_prefix("objective="));
+fn objective(rule: &SpecText) -> &'static Objective {
+    let given = rule.value("objective");
     OBJECTIVES.iter().find(|objective| Some(objective.option) == given).unwrap_or(&OBJECTIVES[0])
 }
 
@@ -68,13 +68,13 @@ impl Standing {
     fn of(rows: &[ResultRow], row: &ResultRow) -> Option<Standing> {
         // If a rule cannot be parsed by itself, such as with a share as timeframe, its option `policies` gives the
         // candidates.
-        let policies = rule(row).split([':', ',']).find(|option| option.starts_with("policies="));
-        let spec =
-            Spec::parse(&policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:{policies}"))).ok()?;
+        let policies = rule(row).value("policies");
+        let spec = policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:policies={policies}"));
+        let spec = Spec::parse(&spec).ok()?;
         let objective = objective(rule(row));
         let mut names: Vec<String> = spec.candidates().iter().map(ToString::to_string).collect();
-        if !names.contains(&row.policy) {
-            names.push(row.policy.clone());
+        if names.iter().all(|name| row.policy != *name) {
+            names.push(row.policy.to_string());
         }
         let of = |name: String| {
             let same = |other: &&ResultRow| {
@@ -104,10 +104,10 @@ impl Standing {
 
 /// Returns a figure for each `auto` and size, over the traces where it and its candidates ran.
 pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<ResultRow>], looks: &Looks) -> Vec<Figure> {
-    let mut runs: Vec<(&str, &str, &str)> = Vec::new();
+    let mut runs: Vec<(&str, &str, &SpecText)> = Vec::new();
     for (row, label) in sections.iter().copied().flatten().zip(labelled.iter().flatten()) {
         let run = (&label.policy[..], &row.size[..], rule(row));
-        if run.2.split(':').next() == Some("auto") && !runs.contains(&run) {
+        if run.2.name() == "auto" && !runs.contains(&run) {
             runs.push(run);
         }
     }
@@ -178,10 +178,10 @@ mod tests {
     fn row(policy: &str, rule: &str, hit_ratio: f64, latency_over_lifetime: f64) -> ResultRow {
         let array = ArrayFigures { latency_over_lifetime, ..ArrayFigures::default() };
         ResultRow {
-            policy: policy.to_owned(),
+            policy: policy.into(),
             capacity_blocks: 10,
             hit_ratio,
-            admission: Some(rule.to_owned()),
+            admission: Some(rule.into()),
             array: Some(array),
             ..ResultRow::default()
         }

@@ -198,7 +198,7 @@ mod tests {
     /// Policy, blocks, hits in 1000 accesses, blocks written to flash.
     fn rows(of: &[(&str, u64, u64, u64)]) -> Vec<ResultRow> {
         let row = |&(policy, capacity_blocks, hits, flash_writes_blocks): &(&str, u64, u64, u64)| ResultRow {
-            policy: policy.to_owned(),
+            policy: policy.into(),
             size: capacity_blocks.to_string(),
             capacity_blocks,
             block_size_bytes: 4096,
@@ -214,7 +214,7 @@ mod tests {
     fn chosen(of: &[(&str, u64, u64, u64)]) -> (String, u64) {
         let rows = rows(of);
         let choice = Choice::of(&Grid::new(&rows)).unwrap();
-        (choice.row.policy.clone(), choice.size.blocks)
+        (choice.row.policy.to_string(), choice.size.blocks)
     }
 
     /// Above the line from (0, 0) to (50, 42): 0.05, 0.11, 0.29, 0.37, 0.35 and 0. The hits are those of the bundled

@@ -46,8 +46,8 @@ pub fn picture(subject: &Subject, choice: &Choice, own: &ResultRow, beside: Opti
 
 /// Returns the name of a run: its policy, and the name of its rule.
 fn named(row: &ResultRow) -> String {
-    match rule(row).split(':').next() {
-        None | Some("") => row.policy.clone(),
-        Some(rule) => format!("{} behind {rule}", row.policy),
+    match rule(row).name() {
+        "" => row.policy.to_string(),
+        rule => format!("{} behind {rule}", row.policy),
     }
 }

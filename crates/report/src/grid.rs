@@ -3,34 +3,27 @@
 use super::numbers;
 use flashwise_core::policy::Spec;
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, SpecText};
 
 /// A policy of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridPolicy<'a> {
     /// Its name as given by the user, with options.
     pub name: &'a str,
+    /// Its name without options.
+    pub base: &'a str,
     /// True if it is offline: it knows the future, which no running cache does.
     pub offline: bool,
 }
 
 impl<'a> GridPolicy<'a> {
-    fn new(name: &'a str) -> Self {
-        let offline = Algorithm::parse(name).map_or_else(
-            |_| Spec::parse(name).is_ok_and(|policy| policy.info().offline),
+    fn new(policy: &'a SpecText) -> Self {
+        let offline = Algorithm::parse(policy).map_or_else(
+            |_| Spec::parse(policy).is_ok_and(|policy| policy.info().offline),
             |algorithm| algorithm.offline(),
         );
-        GridPolicy { name, offline }
+        GridPolicy { name: policy, base: policy.name(), offline }
     }
-
-    /// Its name without options.
-    pub fn base(&self) -> &'a str {
-        base(self.name)
-    }
-}
-
-fn base(name: &str) -> &str {
-    name.split_once(':').map_or(name, |(base, _)| base)
 }
 
 /// A cache size of the grid.
@@ -71,7 +64,7 @@ impl<'a> Grid<'a> {
     pub fn new(rows: &'a [ResultRow]) -> Grid<'a> {
         let (mut policies, mut sizes) = (Vec::<GridPolicy>::new(), Vec::<GridSize>::new());
         for row in rows {
-            if !policies.iter().any(|policy| policy.name == row.policy) {
+            if !policies.iter().any(|policy| row.policy == policy.name) {
                 policies.push(GridPolicy::new(&row.policy));
             }
             if !sizes.iter().any(|size| size.blocks == row.capacity_blocks) {
@@ -91,7 +84,7 @@ impl<'a> Grid<'a> {
 
     /// MIN with bypass, which has the most hits possible.
     pub fn bound(&self) -> Option<GridPolicy<'a>> {
-        self.policies.iter().copied().find(|policy| policy.base() == "min")
+        self.policies.iter().copied().find(|policy| policy.base == "min")
     }
 
     /// The policies to choose from: the online ones, or all if there are none.

@@ -80,7 +80,7 @@ use self::look::Looks;
 use self::table::{Figure, Picture, Table};
 use flashwise_sim::checks::Checks;
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, SpecText};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::ReuseDistances;
@@ -463,7 +463,7 @@ fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
         seen.push(name);
         let info = Spec::parse(name).map(|policy| policy.info());
         let info = info.or_else(|_| Algorithm::parse(name).map(|algorithm| algorithm.info()));
-        let rule = RULES.iter().find(|rule| Some(rule.name) == name.split(':').next());
+        let rule = RULES.iter().find(|rule| rule.name == SpecText::from(name).name());
         let cells = match (info, rule) {
             (Ok(info), _) => {
                 let kind = if info.offline { "offline: knows the future" } else { "online" };

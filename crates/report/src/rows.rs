@@ -1,10 +1,13 @@
 //! Values of a row for figures.
 
-use flashwise_sim::results::ResultRow;
+use std::sync::LazyLock;
+
+use flashwise_sim::results::{ResultRow, SpecText};
 
 /// The rule of a row; empty if there is none.
-pub fn rule(row: &ResultRow) -> &str {
-    row.admission.as_deref().unwrap_or_default()
+pub fn rule(row: &ResultRow) -> &SpecText {
+    static NONE: LazyLock<SpecText> = LazyLock::new(SpecText::default);
+    row.admission.as_ref().unwrap_or(&NONE)
 }
 
 /// Erasures of a row whose wear was simulated.

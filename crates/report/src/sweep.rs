@@ -402,7 +402,7 @@ mod tests {
     fn row(trace: &str, policy: &str, size: &str, hit_ratio: f64, writes: u64) -> Brief {
         Brief {
             trace: trace.to_owned(),
-            policy: policy.to_owned(),
+            policy: policy.into(),
             size: size.to_owned(),
             capacity_blocks: size.trim_end_matches('%').parse().unwrap(),
             accesses: 1000,

@@ -12,7 +12,7 @@ use super::numbers::number;
 use super::scales::linear;
 use super::table::{Figure, Table};
 use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, SpecText};
 
 /// A parameter of runs.
 struct Parameter {
@@ -23,58 +23,36 @@ struct Parameter {
     hits: bool,
     caption: &'static str,
     /// Returns its value in a row, and the row's policy without it.
-    split: fn(&ResultRow) -> Option<(f64, String)>,
-}
-
-/// Returns a policy's name and its options.
-fn parts(policy: &str) -> (&str, Vec<&str>) {
-    match policy.split_once(':') {
-        Some((name, options)) => (name, options.split(',').collect()),
-        None => (policy, Vec::new()),
-    }
-}
-
-fn joined(name: &str, options: &[&str]) -> String {
-    if options.is_empty() { name.to_owned() } else { format!("{name}:{}", options.join(",")) }
+    split: fn(&ResultRow) -> Option<(f64, SpecText)>,
 }
 
 /// Returns the value of an option, a number or a percentage, and the policy without it.
-fn without(row: &ResultRow, option: &str) -> Option<(f64, String)> {
-    let (name, options) = parts(&row.policy);
-    let (mut value, mut others) = (None, Vec::new());
-    for given in options {
-        match given.split_once('=') {
-            Some((key, text)) if key == option => {
-                value = match text.strip_suffix('%') {
-                    Some(percent) => percent.parse::<f64>().ok(),
-                    None if option == "share" => text.parse::<f64>().ok().map(|share| share * 100.0),
-                    None => text.parse().ok(),
-                };
-            }
-            _ => others.push(given),
-        }
-    }
-    Some((value?, joined(name, &others)))
+fn without(row: &ResultRow, option: &str) -> Option<(f64, SpecText)> {
+    let text = row.policy.value(option)?;
+    let value = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok(),
+        None if option == "share" => text.parse::<f64>().ok().map(|share| share * 100.0),
+        None => text.parse().ok(),
+    };
+    Some((value?, row.policy.without(option)))
 }
 
 /// Returns M+, C and H as members of the family with `suffix`, with the value `at` of the parameter.
-fn member(row: &ResultRow, suffix: &str, at: f64) -> Option<(f64, String)> {
-    let (name, options) = parts(&row.policy);
-    let family = match name {
+fn member(row: &ResultRow, suffix: &str, at: f64) -> Option<(f64, SpecText)> {
+    let family = match row.policy.name() {
         "m+" => "m",
-        "c" | "h" => name,
+        name @ ("c" | "h") => name,
         _ => return None,
     };
     // With a threshold of its own it is no member.
-    let is_plain = !options.iter().any(|option| option.starts_with("r="));
-    is_plain.then(|| (at, joined(&format!("{family}{suffix}"), &options)))
+    row.policy.value("r").is_none().then(|| (at, row.policy.renamed(&format!("{family}{suffix}"))))
 }
 
 /// Returns the write buffer of C in erase units, and the policy without it.
-fn buffers(row: &ResultRow) -> Option<(f64, String)> {
+fn buffers(row: &ResultRow) -> Option<(f64, SpecText)> {
     without(row, "buffers").or_else(|| {
         let wear = row.endurance.as_ref()?;
-        let is_c = parts(&row.policy).0.starts_with('c') && wear.layout == "containers";
+        let is_c = row.policy.name().starts_with('c') && wear.layout == "containers";
         is_c.then(|| ((wear.buffer_bytes / wear.erase_unit_bytes) as f64, row.policy.clone()))
     })
 }
@@ -124,7 +102,7 @@ const PARAMETERS: [Parameter; 5] = [
 
 /// True if a policy has a value of a parameter, and so is a point of its figures.
 pub fn is_point(policy: &str) -> bool {
-    let row = ResultRow { policy: policy.to_owned(), ..ResultRow::default() };
+    let row = ResultRow { policy: policy.into(), ..ResultRow::default() };
     ["buffers", "share", "epbpd", "n"].iter().any(|option| without(&row, option).is_some())
 }
 
@@ -249,7 +227,7 @@ mod tests {
             buffer_bytes: 4096,
             ..EnduranceFigures::default()
         };
-        ResultRow { policy: policy.to_owned(), endurance: Some(wear), ..ResultRow::default() }
+        ResultRow { policy: policy.into(), endurance: Some(wear), ..ResultRow::default() }
     }
 
     /// 1, 2, 4 and 9 have a mean of 4 and quartiles of 1.75 and 5.25.
@@ -262,10 +240,10 @@ mod tests {
 
     #[test]
     fn an_option_is_taken_out_of_a_policys_name() {
-        assert_eq!(without(&row("c:order=arrival,buffers=2"), "buffers"), Some((2.0, "c:order=arrival".to_owned())));
-        assert_eq!(without(&row("m_t:share=25%"), "share"), Some((25.0, "m_t".to_owned())));
-        assert_eq!(without(&row("m_t:share=0.25"), "share"), Some((25.0, "m_t".to_owned())));
-        assert_eq!(without(&row("c_n:n=3"), "n"), Some((3.0, "c_n".to_owned())));
+        assert_eq!(without(&row("c:order=arrival,buffers=2"), "buffers"), Some((2.0, "c:order=arrival".into())));
+        assert_eq!(without(&row("m_t:share=25%"), "share"), Some((25.0, "m_t".into())));
+        assert_eq!(without(&row("m_t:share=0.25"), "share"), Some((25.0, "m_t".into())));
+        assert_eq!(without(&row("c_n:n=3"), "n"), Some((3.0, "c_n".into())));
         assert_eq!((without(&row("c"), "n"), without(&row("c_n:cfr=0"), "n")), (None, None));
         assert!(is_point("c_t:share=50%") && is_point("c:buffers=8") && !is_point("c:cfr=0") && !is_point("lru"));
     }
@@ -273,12 +251,12 @@ mod tests {
     #[test]
     fn what_has_no_parameter_named_is_a_point_as_well() {
         let at = |parameter: usize, policy: &str| (PARAMETERS[parameter].split)(&row(policy));
-        assert_eq!(at(0, "c"), Some((4.0, "c".to_owned())));
-        assert_eq!(at(0, "c:order=arrival"), Some((4.0, "c:order=arrival".to_owned())));
-        assert_eq!(at(2, "m+"), Some((100.0, "m_t".to_owned())));
-        assert_eq!(at(2, "c:order=arrival"), Some((100.0, "c_t:order=arrival".to_owned())));
-        assert_eq!(at(4, "m+"), Some((1.0, "m_n".to_owned())));
-        assert_eq!(at(4, "c"), Some((1.0, "c_n".to_owned())));
+        assert_eq!(at(0, "c"), Some((4.0, "c".into())));
+        assert_eq!(at(0, "c:order=arrival"), Some((4.0, "c:order=arrival".into())));
+        assert_eq!(at(2, "m+"), Some((100.0, "m_t".into())));
+        assert_eq!(at(2, "c:order=arrival"), Some((100.0, "c_t:order=arrival".into())));
+        assert_eq!(at(4, "m+"), Some((1.0, "m_n".into())));
+        assert_eq!(at(4, "c"), Some((1.0, "c_n".into())));
         assert_eq!((at(4, "c:r=0"), at(2, "lru"), at(2, "m")), (None, None, None));
     }
 }

@@ -1,6 +1,8 @@
 //! Columns of rows. Each figure has its name, meaning, unit and heading in one place, at its field. JSON, CSV, Parquet,
 //! tables, reports and the page of figures are made from that.
 
+use crate::spec_text::SpecText;
+
 /// The value of a cell; `None` if the row does not have the figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -71,6 +73,7 @@ macro_rules! figure_types {
 
 figure_types! {
     String, Text, value => value.clone();
+    SpecText, Text, value => value.to_string();
     &'static str, Text, value => (*value).to_owned();
     u64, Count, value => *value;
     f64, Ratio, value => *value;

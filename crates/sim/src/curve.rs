@@ -105,7 +105,7 @@ impl CurvePoint {
         let sample = row.sample.as_ref();
         CurvePoint {
             trace: row.trace.clone(),
-            policy: row.policy.clone(),
+            policy: row.policy.to_string(),
             size: row.size.clone(),
             capacity_blocks: row.capacity_blocks,
             capacity_bytes: row.capacity_blocks * row.block_size_bytes,

@@ -25,6 +25,7 @@ pub mod results;
 pub mod sampling;
 pub mod simulate;
 pub mod size;
+mod spec_text;
 pub mod stretch;
 #[cfg(feature = "parquet")]
 pub mod sweep;

@@ -33,7 +33,7 @@ pub fn brief(rows: &[ResultRow]) -> Option<String> {
         _ => format!("\n\n{hidden} more policies: --policy all"),
     };
     let of_shown = |(rows, brief): (&&[ResultRow], &Brief)| {
-        rows.iter().filter(|row| brief.policies.contains(&row.policy)).cloned().collect::<Vec<_>>()
+        rows.iter().filter(|row| brief.policies.iter().any(|policy| row.policy == *policy)).cloned().collect::<Vec<_>>()
     };
     let shown: Vec<ResultRow> = of_trace.iter().zip(&briefs).flat_map(of_shown).collect();
     Some(blocks?.join("\n\n") + &more + &sample_caveats(&shown) + &caveats_of(&shown))

@@ -47,7 +47,7 @@ fn info(reaccesses: u64) -> Info {
 /// Policy, blocks, hits in 1000 reads, blocks written to flash.
 fn row(&(policy, capacity_blocks, hits, flash_writes_blocks): &(&str, u64, u64, u64)) -> ResultRow {
     ResultRow {
-        policy: policy.to_owned(),
+        policy: policy.into(),
         size: capacity_blocks.to_string(),
         capacity_blocks,
         block_size_bytes: 4096,
@@ -190,7 +190,7 @@ fn checks(ahead: usize, rule_hits: u64, rule_writes: u64) -> Checks {
     let epoch = |hit_ratio| Epoch { hit_ratio, ..Epoch::default() };
     let arc = ResultRow { epochs: vec![epoch(0.3); 20], ..row(&("arc", 512, 300, 800)) };
     let behind = row(&("arc", 512, rule_hits, rule_writes));
-    let behind = ResultRow { admission: Some("reject-x".to_owned()), ..behind };
+    let behind = ResultRow { admission: Some("reject-x".into()), ..behind };
     let mut epochs = vec![epoch(0.2); 20];
     epochs[ahead..].iter_mut().for_each(|epoch| epoch.hit_ratio = 0.4);
     let lru = ResultRow { epochs, ..row(&("lru", 512, 200, 800)) };
@@ -234,7 +234,7 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
 #[test]
 fn the_rule_is_recommended_before_the_policy_that_it_serves_best() {
     let again = checks(20, 297, 400);
-    let lru = ResultRow { admission: Some("reject-x".to_owned()), ..row(&("lru", 512, 299, 400)) };
+    let lru = ResultRow { admission: Some("reject-x".into()), ..row(&("lru", 512, 299, 400)) };
     let recommended = [&again.recommended[..], &[lru]].concat();
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), Some(Checks { recommended, ..again }));
     assert!(answer.sentences[1].contains("run lru behind reject-x: it serves 29.9%"), "{}", answer.sentences[1]);
@@ -322,7 +322,7 @@ fn of_the_whole_cache_the_flash_is_what_is_bought() {
 fn a_trace_of_one_access_is_not_cut_into_parts_nor_said_to_fill_a_cache() {
     let one = Info { accesses: 1, unique_blocks: 1, working_set_bytes: 4096, duration_us: 0, ..info(0) };
     let own = ResultRow { accesses: 1, reads: 1, epochs: vec![Epoch::default()], ..row(&("larc", 1, 0, 1)) };
-    let lru = ResultRow { policy: "lru".to_owned(), ..own.clone() };
+    let lru = ResultRow { policy: "lru".into(), ..own.clone() };
     let again = Checks { recommended: vec![own.clone()], lru, days: None };
     let answer = answer_of(one, vec![own], Some(again));
     assert_eq!(answer.sentences, ["Buy no cache: no block is accessed twice, so that none can hit."]);

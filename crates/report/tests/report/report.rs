@@ -148,7 +148,7 @@ fn names_are_escaped_wherever_they_stand() {
     let mut hostile = report(&[(name, 300)], &THREE);
     for row in &mut hostile.sections[0].rows {
         if row.policy == "lru" {
-            row.policy = "<script>&\"".to_owned();
+            row.policy = "<script>&\"".into();
         }
     }
     hostile.command = format!("flashwise simulate '{name}'");

@@ -23,6 +23,7 @@ use crate::columns::{Show, figures};
 use crate::endurance::Endurance;
 use crate::experiment;
 use crate::sampling::SampleFigures;
+pub use crate::spec_text::SpecText;
 use crate::stretch::{Counts, Ran, Stretch};
 use flashwise_trace::Trace;
 
@@ -34,7 +35,7 @@ figures! {
         /// The trace as the user named it.
         trace: String, "", "trace", "";
         /// The policy as the user named it.
-        policy: String, "", "policy", "";
+        policy: SpecText, "", "policy", "";
         /// The cache size as the user gave it.
         size: String, "", "size", "";
         /// Capacity of the cache in blocks.
@@ -91,7 +92,7 @@ figures! {
         flash_bytes_written: u64, "bytes";
         /// The admission rule as the user named it; empty if there is none. Only for the whole cache and for arrays.
         #[serde(skip_serializing_if = "Option::is_none")]
-        admission: Option<String>, "", "admission", "";
+        admission: Option<SpecText>, "", "admission", "";
         /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the
         /// admission rule. Above 1 the flash wears out early.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +168,7 @@ impl ResultRow {
         let row = ResultRow::of_counts(&ran.counted.counts);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: policy.to_owned(),
+            policy: policy.into(),
             size: size.to_owned(),
             capacity_blocks: capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
@@ -230,7 +231,7 @@ impl ResultRow {
         let flash_bytes = run.case.capacity_blocks as u64 * trace.block_size_bytes();
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: algorithm.to_string(),
+            policy: algorithm.to_string().into(),
             size: run.case.size.clone(),
             capacity_blocks: run.capacity_blocks,
             block_size_bytes: trace.block_size_bytes(),
@@ -241,7 +242,7 @@ impl ResultRow {
             write_traffic_blocks,
             flash_writes_blocks,
             flash_bytes_written: written_bytes,
-            admission: (run.whole.is_some() || array.is_some()).then_some(admission),
+            admission: (run.whole.is_some() || array.is_some()).then(|| admission.into()),
             drive_writes_budget_used: match refused {
                 None => figures::drive_writes_budget_used(run, limits, written_bytes, block_bytes),
                 Some(_) => None,

@@ -131,7 +131,7 @@ mod tests {
     fn json_and_columns_name_the_same_figures_in_the_same_order() {
         let (replacements, evictions, write_traffic_blocks) = (Some(0), Some(0), Some(0));
         let whole = || ResultRow { replacements, evictions, write_traffic_blocks, ..ResultRow::default() };
-        let (admission, tiers) = (Some(String::new()), Some(TierFigures::default()));
+        let (admission, tiers) = (Some("".into()), Some(TierFigures::default()));
         let worn = ResultRow { tiers: tiers.clone(), endurance: Some(EnduranceFigures::default()), ..whole() };
         let array = ResultRow { admission: admission.clone(), array: Some(ArrayFigures::default()), ..whole() };
         // A row with every group at once, so that no figure is in two groups.
