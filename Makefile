@@ -84,24 +84,24 @@ features: ## Lints and tests with each feature left out
 
 crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test engine -- --nocapture crash::what_was_flushed crash::wlfc::what_wlfc_flushed crash::starts::starts_and_ends
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::what_was_flushed crash::wlfc::what_wlfc_flushed crash::starts::starts_and_ends
 	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) FLASHWISE_DAMAGE_SEEDS=$(FLASHWISE_DAMAGE_SEEDS) \
-	cargo test -p flashwise-engine --test engine -- --nocapture crash::salvage:: crash::damage::
-	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-engine --test engine -- --nocapture mending::nothing_acknowledged
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::salvage:: crash::damage::
+	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-storage --test storage -- --nocapture mending::nothing_acknowledged
 	FLASHWISE_FAULT_SEEDS=$(FLASHWISE_FAULT_SEEDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test engine -- --nocapture crash::faults::random_faults
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::faults::random_faults
 
 # Volumes and pools on devices that fail for a while: 10,000 worlds of each of five kinds.
 FLASHWISE_WORLDS ?= 50000
 failing-devices: ## Volumes and pools on failing devices: FLASHWISE_WORLDS, FLASHWISE_SEED
 	FLASHWISE_WORLDS=$(FLASHWISE_WORLDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test engine -- --nocapture failing::
+	cargo test -p flashwise-storage --test storage -- --nocapture failing::
 
 # Random volumes in virtual time: settings, devices, clients, and a backend that hangs or becomes slower or faster. A scenario takes 2 s of CPU time.
 FLASHWISE_TIMES ?= 2000
 time: ## How long requests wait, in virtual time: FLASHWISE_TIMES, FLASHWISE_SEED
 	FLASHWISE_TIMES=$(FLASHWISE_TIMES) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test engine -- --nocapture times::random
+	cargo test -p flashwise-storage --test storage -- --nocapture times::random
 
 kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -158,7 +158,7 @@ bench-iscsi: ## iSCSI beside tgt and NBD
 bench-pacing: ## The picture of pacing
 	mkdir -p target
 	FLASHWISE_TIME_CSV=$(CURDIR)/target/pacing.csv \
-	cargo test -p flashwise-engine --test engine times::scenarios::writers_do_not_stop_when
+	cargo test -p flashwise-storage --test storage times::scenarios::writers_do_not_stop_when
 	cargo run -p flashwise-benches --bin bench_pacing target/pacing.csv docs/pacing.svg
 
 # WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.

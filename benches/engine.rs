@@ -12,10 +12,11 @@ use flashwise_core::checksum::crc32c;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
-use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::engine::{FLASH, Output, Settings};
-use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::log::Engine;
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::memory::MemoryDisk;
+use flashwise_storage::export::{Operation, Request};
 
 const GEOMETRY: Geometry = Geometry { units: 256, unit_pages: 256 };
 const VOLUME_BLOCKS: u64 = 16_384;
@@ -75,7 +76,7 @@ impl World {
             }
             for transfer in std::mem::take(&mut self.output.transfers) {
                 let disk = if transfer.disk == FLASH { &self.disks[0] } else { &self.disks[1] };
-                transfer.perform(disk).expect("nothing fails");
+                disk.perform(&transfer).expect("nothing fails");
                 self.engine.completed(transfer.tag, Ok(()));
             }
         }

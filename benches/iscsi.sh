@@ -11,7 +11,7 @@ runs=${RUNS:-5} seconds=${SECONDS_EACH:-1} profile=${PROFILE:-dist} port=${PORT:
 folder=target/$profile
 [ "$profile" != dev ] || folder=target/debug
 cargo build --profile "$profile" --quiet -p flashwise-server --example nbd_load --example iscsi_load
-cargo build --profile "$profile" --quiet -p flashwise-engine --example map_cost
+cargo build --profile "$profile" --quiet -p flashwise-storage --example map_cost
 [ -n "${FLASHWISE:-}" ] || cargo build --profile "$profile" --quiet -p flashwise --bin flashwise
 program=${FLASHWISE:-$folder/flashwise}
 command -v tgtd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tgt >/dev/null

@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_engine::what_if::WhatIfStatus;
 use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed, Options, SettingStatus, Tokens};
+use flashwise_storage::status::{ServerStatus, VolumeStatus};
+use flashwise_storage::what_if::WhatIfStatus;
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::{Claimable, Export};
 use flashwise_fuzz::memory_export::{EXPORT_BYTES, MemoryExport};
 use flashwise_server::scsi::call::Work;
 use flashwise_server::scsi::nexus::{InitiatorPort, Nexus};
@@ -14,6 +13,7 @@ use flashwise_server::scsi::opcodes::{self, OPCODES};
 use flashwise_server::scsi::plan::Progress;
 use flashwise_server::scsi::status::{Answer, Status};
 use flashwise_server::scsi::unit::Unit;
+use flashwise_storage::export::{Claimable, Export};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

@@ -6,10 +6,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use flashwise_engine::export::Exports;
 use flashwise_fuzz::memory_export::MemoryExport;
 use flashwise_server::front::nbd::handshake::{Encryption, Handshake, OPTION_BYTES_MAX, Step};
 use flashwise_server::front::nbd::protocol::NBD_OPTS_MAGIC;
+use flashwise_storage::export::Exports;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

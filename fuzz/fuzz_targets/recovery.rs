@@ -6,9 +6,9 @@
 #![no_main]
 
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, Page, Record, Role, decode_metadata, encode_metadata};
-use flashwise_engine::check::check;
-use flashwise_engine::flash::{recover_log, settle};
 use flashwise_fuzz::log_writer::{GEOMETRY, LogWriter, found};
+use flashwise_storage::check::check;
+use flashwise_storage::flash::{recover_log, settle};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,8 +1,8 @@
 //! Any header of a request: requests passed to an export lie within it.
 #![no_main]
 
-use flashwise_engine::export::Operation;
 use flashwise_server::front::nbd::transmission::{Command, Terms, Verdict, judge};
+use flashwise_storage::export::Operation;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: ([u8; 24], u32, bool, bool, bool, u8)| {

@@ -8,7 +8,6 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
-use flashwise_engine::export::Exports;
 use flashwise_fuzz::memory_export::{EXPORT_BYTES, MemoryExport};
 use flashwise_server::front::nbd::protocol::{
     BASE_ALLOCATION, NBD_OPTS_MAGIC, NBD_REP_MAGIC, NBD_REQUEST_MAGIC, NBD_SIMPLE_REPLY_MAGIC,
@@ -16,6 +15,7 @@ use flashwise_server::front::nbd::protocol::{
 };
 use flashwise_server::front::nbd::transmission::DRAIN_BYTES_MAX;
 use flashwise_server::front::{Address, Options, Server, nbd};
+use flashwise_storage::export::Exports;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

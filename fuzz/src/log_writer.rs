@@ -7,9 +7,9 @@ use flashwise_core::format::{
     BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Region, Role, Superblock, encode_metadata,
 };
 use flashwise_core::recovery::Recovered;
-use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::memory::MemoryDisk;
-use flashwise_engine::flash::{cache_tag, format};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::memory::MemoryDisk;
+use flashwise_storage::flash::{cache_tag, format};
 
 /// A small device: ten units of a log.
 pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
+use flashwise_storage::export::{Done, Error, Export, Extent, Operation, Request};
 
 /// Size of an export in bytes.
 pub const EXPORT_BYTES: u64 = 256 << 10;

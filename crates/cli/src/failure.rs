@@ -142,13 +142,13 @@ fn all_that_is_wrong(error: &anyhow::Error) -> Vec<String> {
 
 #[cfg(feature = "serve")]
 fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
-    use flashwise_engine::capture::CaptureError;
-    use flashwise_engine::detach::DetachError;
-    use flashwise_engine::pool::PoolError;
-    use flashwise_engine::record::RecordError;
-    use flashwise_engine::wipe::WipeError;
     use flashwise_server::config::ConfigError;
     use flashwise_server::server::ServerError;
+    use flashwise_storage::capture::CaptureError;
+    use flashwise_storage::detach::DetachError;
+    use flashwise_storage::pool::PoolError;
+    use flashwise_storage::record::RecordError;
+    use flashwise_storage::wipe::WipeError;
 
     error.is::<ConfigError>()
         || error.downcast_ref::<CaptureError>().is_some_and(CaptureError::is_permanent)

@@ -1,13 +1,11 @@
 //! The combined result of a request that was split into pieces.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::time::Mutex;
-
-use crate::export::{Done, Error};
+use crate::request::{Done, Error};
 
 /// Collects the results of all pieces: the bytes read, or the first error.
-pub(crate) struct Join {
+pub struct Join {
     inner: Mutex<Inner>,
 }
 
@@ -20,19 +18,19 @@ struct Inner {
 
 impl Join {
     /// Expects `pieces` results, at least one, and stores what they read in `bytes`.
-    pub(crate) fn new(pieces: usize, bytes: Vec<u8>, done: Done) -> Arc<Join> {
+    pub fn new(pieces: usize, bytes: Vec<u8>, done: Done) -> Arc<Join> {
         assert!(pieces > 0, "a request has a piece");
         Arc::new(Join { inner: Mutex::new(Inner { left: pieces, bytes, error: None, done: Some(done) }) })
     }
 
     /// Returns the completion of the piece that begins at `at`.
-    pub(crate) fn piece(self: &Arc<Join>, at: usize) -> Done {
+    pub fn piece(self: &Arc<Join>, at: usize) -> Done {
         let join = self.clone();
         Box::new(move |result| join.answered(at, result))
     }
 
     fn answered(&self, at: usize, result: Result<Vec<u8>, Error>) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Ok(read) => {
                 if let Some(bytes) = inner.bytes.get_mut(at..at + read.len()) {

@@ -1,30 +1,14 @@
-//! Executes the plans of the cache of `flashwise-core` on real devices. It implements no protocol.
+//! Performs the plans of the cache of `flashwise-core`, without I/O. Requests come in, and transfers go out.
 //!
-//! A volume is an [`Export`](export::Export) that serves [`Request`](export::Request)s from memory, flash and its
-//! backend, which are [`Disk`](disk::Disk)s.
+//! `flashwise-storage` gives the transfers to real devices. Tests give them to devices that fail, and `flashwise-sim`
+//! to modelled ones.
 
-pub mod attach;
-pub mod capture;
-pub mod check;
-pub mod detach;
-pub mod disk;
 pub mod engine;
-pub mod export;
-pub mod flash;
-pub mod inventory;
 mod join;
-pub mod latency;
-mod load;
 pub mod log;
 pub mod memory;
-pub mod pool;
-pub mod record;
-pub mod replace;
-pub mod salvage;
-pub mod status;
-pub mod time;
-mod vital;
-pub mod volume;
-pub mod what_if;
-pub mod wipe;
+pub mod request;
+pub mod transfer;
 pub mod wlfc;
+
+pub use join::Join;

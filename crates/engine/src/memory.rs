@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use flashwise_core::format::{BLOCK_BYTES, Page};
 
-use crate::disk::Buffer;
+use crate::transfer::Buffer;
 
 /// Frames of one block each. The engine prevents conflicts: it starts no step and no transfer on a frame while another
 /// one changes it.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use flashwise_engine::export::Exports;
 use flashwise_server::front::{Options, Server, Uri};
+use flashwise_storage::export::Exports;
 use flashwise_testing::memory::Memory;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use flashwise_engine::replace::replace_file;
+use flashwise_storage::replace::replace_file;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;

@@ -1,12 +1,12 @@
 //! The part of flashwise that serves: front ends, configuration, and management of volumes.
 //!
-//! A front end ([`front`]) turns a client's bytes into [`Request`](flashwise_engine::export::Request)s to an
-//! [`Export`](flashwise_engine::export::Export), which a [`Volume`](flashwise_engine::volume::Volume) is.
+//! A front end ([`front`]) turns a client's bytes into [`Request`](flashwise_storage::export::Request)s to an
+//! [`Export`](flashwise_storage::export::Export), which a [`Volume`](flashwise_storage::volume::Volume) is.
 //!
 //! Exports are served from the start of a server until it is dropped; they may be added meanwhile:
 //!
 //! ```
-//! use flashwise_engine::export::Exports;
+//! use flashwise_storage::export::Exports;
 //! use flashwise_server::front::{Address, Options, Server, nbd};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

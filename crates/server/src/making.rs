@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flashwise_core::human;
-use flashwise_engine::disk::zoned::may_have_zones;
-use flashwise_engine::pool::plan::lost;
-use flashwise_engine::pool::{Pool, PoolConfig, PoolError, prepare};
-use flashwise_engine::volume::Opened;
+use flashwise_storage::disk::zoned::may_have_zones;
+use flashwise_storage::pool::plan::lost;
+use flashwise_storage::pool::{Pool, PoolConfig, PoolError, prepare};
+use flashwise_storage::volume::Opened;
 use parking_lot::Mutex;
 use rustix::fs::Access;
 use rustix::io::Errno;

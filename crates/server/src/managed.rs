@@ -20,10 +20,10 @@ use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
 use crate::managed_volumes::ServedVolumes;
 use crate::served::Served;
-use flashwise_engine::record::Recorder;
-use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
-use flashwise_engine::volume::{Volume, VolumeError, check_exports};
-use flashwise_engine::what_if::WhatIfStatus;
+use flashwise_storage::record::Recorder;
+use flashwise_storage::status::{ServerStatus, VolumeState, VolumeStatus};
+use flashwise_storage::volume::{Volume, VolumeError, check_exports};
+use flashwise_storage::what_if::WhatIfStatus;
 
 /// The volumes of a server, as the API sees them.
 pub struct Volumes {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashwise_engine::export::Exports;
-use flashwise_engine::status::ClientStatus;
-use flashwise_engine::volume::Volume;
+use flashwise_storage::export::Exports;
+use flashwise_storage::status::ClientStatus;
+use flashwise_storage::volume::Volume;
 
 use crate::front::iscsi::names;
 use crate::front::{Assigned, Connections, Iscsi, Right, check_client, right_over_nbd};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flashwise_core::cache::Mode;
-use flashwise_engine::export::Exports;
-use flashwise_engine::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
-use flashwise_engine::pool::plan::Plan as PoolPlan;
-use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
+use flashwise_storage::export::Exports;
+use flashwise_storage::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
+use flashwise_storage::pool::plan::Plan as PoolPlan;
+use flashwise_storage::pool::status::{MapRun, PoolStatus};
+use flashwise_storage::pool::{NewLogical, Pool, PoolError, prepare};
 use parking_lot::Mutex;
 
 use crate::config::made::Kind;

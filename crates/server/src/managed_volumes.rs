@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use flashwise_engine::export::Exports;
-use flashwise_engine::status::VolumeStatus;
-use flashwise_engine::volume::{Volume, VolumeError};
+use flashwise_storage::export::Exports;
+use flashwise_storage::status::VolumeStatus;
+use flashwise_storage::volume::{Volume, VolumeError};
 
 use crate::config::made::Kind;
 use crate::front::Assignments;

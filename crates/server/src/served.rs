@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use flashwise_engine::pool::Pool;
-use flashwise_engine::status::{Comparison, Unserved};
-use flashwise_engine::volume::Volume;
+use flashwise_storage::pool::Pool;
+use flashwise_storage::status::{Comparison, Unserved};
+use flashwise_storage::volume::Volume;
 use parking_lot::RwLock;
 
 /// The volumes and pools that a server could not open.

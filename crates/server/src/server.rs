@@ -23,11 +23,11 @@ use crate::managed_volumes::ServedVolumes;
 use crate::reach::Reach;
 use crate::secret;
 use crate::served::{Served, Unopened};
-use flashwise_engine::export::Exports;
-use flashwise_engine::pool::{OpenError, Pool, PoolError};
-use flashwise_engine::record::{RecordError, Recorder};
-use flashwise_engine::status::Unserved;
-use flashwise_engine::volume::{Opened, Volume, VolumeError};
+use flashwise_storage::export::Exports;
+use flashwise_storage::pool::{OpenError, Pool, PoolError};
+use flashwise_storage::record::{RecordError, Recorder};
+use flashwise_storage::status::Unserved;
+use flashwise_storage::volume::{Opened, Volume, VolumeError};
 
 /// The reason why a server cannot start, or cannot shut down in order.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
 pub use flashwise_core::random::next as random;
-use flashwise_engine::export::{Done, Error, Export, Extent, Guest, Operation, Request};
+use flashwise_storage::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use rustc_hash::FxBuildHasher;
 
 const PAGE_BYTES: u64 = 64 << 10;

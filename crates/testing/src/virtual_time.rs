@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use flashwise_engine::time::{self, World};
+use flashwise_storage::time::{self, World};
 
 use crate::random::Random;
 

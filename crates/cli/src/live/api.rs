@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_engine::attach::stores::default_state_directory;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::find_default_socket;
 use flashwise_server::secret;
+use flashwise_storage::attach::stores::default_state_directory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Misuse;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_engine::attach::{BackendSide, attach_again};
-use flashwise_engine::disk::file::Options;
-use flashwise_engine::pool::Pool;
-use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
+use flashwise_storage::attach::{BackendSide, attach_again};
+use flashwise_storage::disk::file::Options;
+use flashwise_storage::pool::Pool;
+use flashwise_storage::volume::VolumeConfig;
 
 use crate::live::api::{ApiOptions, Client, volume_path};
 use crate::live::detach::{OFFLINE, names_of, only_volume};

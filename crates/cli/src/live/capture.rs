@@ -9,10 +9,10 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::human;
 use flashwise_core::quantity::{ByteSize, Duration};
-use flashwise_engine::capture::{Capture as Tracing, Device};
-use flashwise_engine::record::segments::Limits;
-use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
-use flashwise_engine::status::RecordingState;
+use flashwise_storage::capture::{Capture as Tracing, Device};
+use flashwise_storage::record::segments::Limits;
+use flashwise_storage::record::{self, LIMIT_BYTES_MIN, Recorder};
+use flashwise_storage::status::RecordingState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Misuse;

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use flashwise_engine::attach::stores::side_of;
-use flashwise_engine::attach::{BackendSide, Pairing, is_damaged};
-use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::file::{FileDisk, Options};
-use flashwise_engine::disk::identity::{Identity, identity};
-use flashwise_engine::flash::is_blank;
-use flashwise_engine::pool::label::Label;
-use flashwise_engine::volume::{Storage, VolumeConfig};
+use flashwise_storage::attach::stores::side_of;
+use flashwise_storage::attach::{BackendSide, Pairing, is_damaged};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::file::{FileDisk, Options};
+use flashwise_storage::disk::identity::{Identity, identity};
+use flashwise_storage::flash::is_blank;
+use flashwise_storage::pool::label::Label;
+use flashwise_storage::volume::{Storage, VolumeConfig};
 
 use crate::failure::Misuse;
 use crate::log::warning;

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use flashwise_core::cache::Mode;
 use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
-use flashwise_engine::pool::prepare;
-use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
-use flashwise_engine::status::Unserved;
 use flashwise_server::manage::NewPool;
+use flashwise_storage::pool::prepare;
+use flashwise_storage::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
+use flashwise_storage::status::Unserved;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ impl Create {
             return self.serve();
         }
         let pool = prepare::create(&self.name, &self.disks, &self.wipe)?;
-        let size = u64::from(pool.map.space.count().chunks) * flashwise_engine::pool::CHUNK_BYTES;
+        let size = u64::from(pool.map.space.count().chunks) * flashwise_storage::pool::CHUNK_BYTES;
         let disks = human::counted(pool.present.len() as u64, "disk");
         println!("Pool {} has {disks} with {}.", self.name, human::bytes(size as f64));
         println!("To serve it, add a table [[pool]] with its name and disks to the configuration.");

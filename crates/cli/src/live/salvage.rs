@@ -8,11 +8,11 @@ use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
-use flashwise_engine::attach::{BackendSide, Pairing};
-use flashwise_engine::disk::Disk;
-use flashwise_engine::flash::Progress;
-use flashwise_engine::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
-use flashwise_engine::volume::VolumeConfig;
+use flashwise_storage::attach::{BackendSide, Pairing};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::flash::Progress;
+use flashwise_storage::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
+use flashwise_storage::volume::VolumeConfig;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::{is_stream, name_of, write_whole};
 

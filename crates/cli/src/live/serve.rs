@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, Args};
 use flashwise_core::human;
-use flashwise_engine::volume::Opened;
 use flashwise_server::config::keys::{API_KEYS, Key, SERVER_KEYS, VOLUME_KEYS};
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::served::Served;
 use flashwise_server::server::Server;
+use flashwise_storage::volume::Opened;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -335,14 +335,14 @@ impl Serve {
 
 /// Lists what a configuration would serve, one line each.
 fn summary(config: &ServerConfig) -> String {
-    let volume = |volume: &flashwise_engine::volume::VolumeConfig| {
+    let volume = |volume: &flashwise_storage::volume::VolumeConfig| {
         let behind = match volume.flash.as_os_str().is_empty() {
             true => "RAM only".to_owned(),
             false => volume.flash.display().to_string(),
         };
         format!("volume {}: {} behind {behind}\n", volume.name, volume.backend.display())
     };
-    let pool = |pool: &flashwise_engine::pool::PoolConfig| {
+    let pool = |pool: &flashwise_storage::pool::PoolConfig| {
         let disks = human::counted(pool.disks.len() as u64, "disk");
         format!("pool {}: {disks}\n", pool.cache.name)
     };

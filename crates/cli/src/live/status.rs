@@ -8,11 +8,11 @@ use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::human;
-use flashwise_engine::status::{
+use flashwise_sim::results::caveat;
+use flashwise_storage::status::{
     BackendLoad, LatencyStatus, RATE_KNOWN_SECONDS, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
     WriteBudgetStatus,
 };
-use flashwise_sim::results::caveat;
 
 use crate::fit;
 use crate::live::api::ApiOptions;

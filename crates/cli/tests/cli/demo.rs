@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use flashwise_engine::status::{ServerStatus, VolumeStatus};
+use flashwise_storage::status::{ServerStatus, VolumeStatus};
 use flashwise_testing::waiting::wait_until;
 
 use crate::common::{fail, flashwise, succeed};

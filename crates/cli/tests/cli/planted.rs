@@ -58,10 +58,10 @@ fn a_planted_figure_is_in_every_output() {
     let figures = flashwise_sim::results::page();
     assert!(figures.contains(&format!("| `{name}` | blocks | {meaning}. |")), "{figures}");
 
-    let volume = flashwise_engine::status::VolumeStatus { name: "v".to_owned(), ..Default::default() };
+    let volume = flashwise_storage::status::VolumeStatus { name: "v".to_owned(), ..Default::default() };
     let json = serde_json::to_value(&volume).unwrap();
     assert_eq!(json[name], 0, "{json}");
-    let status = flashwise_engine::status::ServerStatus { volumes: vec![volume], ..Default::default() };
+    let status = flashwise_storage::status::ServerStatus { volumes: vec![volume], ..Default::default() };
     let metrics = flashwise_server::manage::encode_metrics(&status, &[]);
     for line in [&format!("# HELP flashwise_planted_bytes {meaning}"), "flashwise_planted_bytes_total{volume=\"v\"} 0"]
     {

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use crate::common::{run, succeed};
 use crate::serving::Setting;
-use flashwise_engine::export::{Operation, Request};
-use flashwise_engine::record::segments::Names;
-use flashwise_engine::record::{Limits, Recorder};
+use flashwise_storage::export::{Operation, Request};
+use flashwise_storage::record::segments::Names;
+use flashwise_storage::record::{Limits, Recorder};
 use flashwise_testing::waiting::{wait_for, wait_until};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::recording::{self, Flags, RecordedRequest, Recording};

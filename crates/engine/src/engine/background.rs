@@ -11,8 +11,7 @@ use flashwise_core::order::StepId;
 
 use super::depth::Depth;
 use super::{BACKEND, Engine, Group, Layout, Part, TRANSFER_BLOCKS};
-use crate::disk::{Disk, Operation, Transfer};
-use crate::time;
+use crate::transfer::{Operation, Transfer};
 
 /// A client that read from the backend within this time is expected to read from it again.
 const READS_US: u64 = 1_000_000;
@@ -73,9 +72,18 @@ struct Lane {
     read_us: Option<u64>,
 }
 
+/// A backend that is measured, so that the background keeps each of its disks busy.
+pub trait Backend: Send + Sync {
+    /// Returns the number of the disk with this byte, from 0. These disks transfer in parallel.
+    fn lane(&self, offset: u64) -> u16;
+
+    /// Returns the time, in microseconds.
+    fn now_us(&self) -> u64;
+}
+
 /// The backend, whose disks serve transfers in parallel; none if it is not measured.
 #[derive(Default)]
-struct Disks(Option<Arc<dyn Disk>>);
+struct Disks(Option<Arc<dyn Backend>>);
 
 impl fmt::Debug for Disks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,7 +124,7 @@ impl Background {
 
     /// Returns the time, if the backend is measured.
     fn now_us(&self) -> Option<u64> {
-        self.disks.0.is_some().then(time::now_us)
+        self.disks.0.as_ref().map(|backend| backend.now_us())
     }
 
     fn lane(&mut self, part: &Part) -> &mut Lane {
@@ -194,9 +202,9 @@ impl Background {
 
     /// Takes the next writes of any disk that can be one transfer; none if enough are in progress everywhere.
     fn next(&mut self) -> Group {
-        let (flushes, measures) = (self.flushes > 0, self.disks.0.is_some());
+        let (flushes, now_us) = (self.flushes > 0, self.now_us());
         let waiting = self.lanes.iter_mut().filter(|lane| !lane.back.parts.is_empty() || !lane.past.parts.is_empty());
-        let mut groups = waiting.map(|lane| lane.next(flushes, measures.then(time::now_us)));
+        let mut groups = waiting.map(|lane| lane.next(flushes, now_us));
         groups.find(|group| !group.is_empty()).unwrap_or_default()
     }
 }
@@ -255,7 +263,7 @@ impl Lane {
 
 impl<L: Layout> Engine<L> {
     /// Measures this backend from now on, so that the background keeps each of its disks busy.
-    pub fn set_backend(&mut self, backend: Arc<dyn Disk>) {
+    pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
         self.background.disks = Disks(Some(backend));
     }
 

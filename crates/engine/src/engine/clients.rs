@@ -6,8 +6,8 @@ use flashwise_core::cache;
 use flashwise_core::format::BLOCK_BYTES;
 
 use super::{Engine, Layout};
-use crate::export::{Done, Error, Operation, Request};
 use crate::join::Join;
+use crate::request::{Done, Error, Operation, Request};
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -5,8 +5,8 @@ use flashwise_core::order::StepId;
 
 use super::clients::{Asked, Client};
 use super::{Engine, Joining, Output, Part, Running};
-use crate::disk::Operation;
-use crate::export::{Done, Error, Request};
+use crate::request::{Done, Error, Request};
+use crate::transfer::Operation;
 
 /// A layout of a cache on flash: the way its engine performs steps, and the consequences of their failures.
 ///

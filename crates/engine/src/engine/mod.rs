@@ -14,12 +14,10 @@
 //! | `clients.rs` | requests |
 //! | `transfers.rs` | transfers |
 //! | `background.rs`, `depth.rs` | transfers of the backend that no client waits for |
-//! | `driver.rs` | the engine of a volume, whatever its layout |
 
 mod background;
 mod clients;
 mod depth;
-mod driver;
 mod layout;
 mod settings;
 mod transfers;
@@ -32,15 +30,15 @@ use flashwise_core::order::{Bond, Order, StepId};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use crate::disk::Transfer;
-use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
+use crate::request::{Done, Error, Request};
+use crate::transfer::Transfer;
+pub use background::Backend;
 use background::Background;
 pub(crate) use background::continues;
 use clients::Clients;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Asked, Client, insert, kind};
-pub use driver::{Driver, Legacy, Performer};
 pub use layout::Layout;
 pub use settings::{Bug, Settings};
 use transfers::Group;
@@ -111,6 +109,17 @@ pub struct Faults {
     pub backend_read_errors: u64,
     /// Failed writes and flushes of the backend.
     pub backend_write_errors: u64,
+}
+
+/// The failures that an engine leaves to its successor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Legacy {
+    /// All failures.
+    pub faults: Faults,
+    /// Failures of the backend that no client has heard of: flushes, and acknowledged writes.
+    pub unreported: u64,
+    /// Failed flushes of the backend.
+    pub failed_flushes: u64,
 }
 
 /// A cache and its work in progress: takes requests and ended transfers, and returns transfers and replies.
@@ -201,6 +210,11 @@ impl<L: Layout> Engine<L> {
     /// Returns the cache, to change its settings.
     pub fn cache_mut(&mut self) -> &mut L::Cache {
         &mut self.cache
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the failures since the start.

@@ -47,7 +47,7 @@ pub struct Settings {
     pub pauses: bool,
     /// Log: true if units are discarded when they are reset.
     pub discard: bool,
-    /// Log: the number of [write streams](crate::disk::Disk::write_streams) of the flash.
+    /// Log: the number of write streams of the flash.
     pub write_streams: u8,
     /// Log: frames beyond those of the cache, so that quick steps need not wait for slow ones.
     pub spare_frames: u32,

@@ -4,8 +4,8 @@ use flashwise_core::order::StepId;
 use smallvec::SmallVec;
 
 use super::{BACKEND, Engine, Layout, Output};
-use crate::disk::{Buffer, Operation, Transfer};
-use crate::export::Error;
+use crate::request::Error;
+use crate::transfer::{Buffer, Operation, Transfer};
 
 /// A part of a transfer, which belongs to one step.
 #[derive(Clone, Debug)]

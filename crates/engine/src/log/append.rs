@@ -9,8 +9,8 @@ use flashwise_core::step::{Footer, Segment, Step};
 use super::Engine;
 use super::perform::BLOCK;
 use super::streams::Stream;
-use crate::disk::{Buffer, Operation};
 use crate::engine::{FLASH, Part};
+use crate::transfer::{Buffer, Operation};
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Writes pages of the flash, with the stream of each.

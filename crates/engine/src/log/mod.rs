@@ -12,15 +12,12 @@
 //! | `late.rs` | segments that go without late blocks |
 
 mod append;
-mod driver;
 mod forward;
 mod late;
 mod order;
 mod perform;
 mod places;
 mod streams;
-#[cfg(test)]
-mod tests;
 mod unwritten;
 
 use std::marker::PhantomData;
@@ -30,11 +27,10 @@ use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::order::{Bond, Order, StepId};
 use flashwise_core::step::{BATCHES, Step};
 
-use crate::disk::Operation as DiskOperation;
 use crate::engine::{self, Asked, Client, Joining, Layout, Legacy, Output, Part, Paused, Settings};
-use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
-pub(crate) use driver::open;
+use crate::request::{Done, Error, Operation, Request};
+use crate::transfer::Operation as DiskOperation;
 use perform::is_awaited_flush;
 use places::Places;
 use unwritten::Unwritten;

@@ -8,9 +8,9 @@ use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Engine, Running};
-use crate::disk::{Buffer, Operation};
 use crate::engine::{BACKEND, Bug, FLASH, Part};
-use crate::export::Error;
+use crate::request::Error;
+use crate::transfer::{Buffer, Operation};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 

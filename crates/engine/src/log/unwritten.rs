@@ -10,7 +10,7 @@ use flashwise_core::step::Step;
 
 use super::{Engine, Log};
 use crate::engine;
-use crate::export::{Operation, Request};
+use crate::request::{Operation, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The number of blocks that are read again per call.

@@ -15,7 +15,7 @@ use flashwise_core::wlfc::Step;
 use super::Engine;
 use super::memory::BLOCK;
 use crate::engine::Asked;
-use crate::export::{Operation, Request};
+use crate::request::{Operation, Request};
 
 /// Memory of a change besides its data, in bytes.
 const CHANGE_BYTES: u64 = 512;
@@ -283,7 +283,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::Operation;
+    use crate::request::Operation;
 
     fn write(offset: u64, length: u64, fill: u8) -> Request {
         let data = vec![fill; length as usize];

@@ -5,7 +5,7 @@ use flashwise_core::wlfc::Step;
 
 use super::Engine;
 use crate::engine::{Answered, Asked, Client, kind};
-use crate::export::{Done, Error, Operation, Request};
+use crate::request::{Done, Error, Operation, Request};
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Begins a request. A read waits if it depends on a change without a reply, because it must not return content of

@@ -9,9 +9,9 @@ use smallvec::smallvec;
 use super::memory::BLOCK;
 use super::transfers::of_block;
 use super::{Engine, StepState, Work};
-use crate::disk::Operation;
 use crate::engine::{BACKEND, FLASH, Part};
-use crate::export::{Error, Operation as AskFor, Request};
+use crate::request::{Error, Operation as AskFor, Request};
+use crate::transfer::Operation;
 
 /// Maximum number of blocks in one round of retries.
 const READ_AGAIN_MAX: usize = 8;

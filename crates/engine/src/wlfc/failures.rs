@@ -6,7 +6,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::Step;
 
 use super::Engine;
-use crate::export::{Done, Request};
+use crate::request::{Done, Request};
 
 /// The failures of a flash since its cache was recovered.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{Log, Step};
 use smallvec::SmallVec;
 
-use crate::disk::Buffer;
 use crate::memory::Memory;
+use crate::transfer::Buffer;
 
 /// Size of a block in bytes.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;

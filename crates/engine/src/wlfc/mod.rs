@@ -11,9 +11,7 @@
 //! | `read.rs` | reads of the flash, and their checksums |
 //! | `failed_reads.rs` | the handling of failed reads |
 //! | `transfers.rs` | the joining of transfers |
-//! | `start.rs` | the contents of a flash, read at a start or formatted |
-//! | `start/scan.rs` | reading them |
-//! | `again.rs` | recovery after a failure |
+//! | `started.rs` | the state at a start |
 //! | `checksums.rs` | the location of checksums |
 //!
 //! An unreadable block fails only the requests that need it. If other data is programmed with it, its place is marked
@@ -22,22 +20,19 @@
 //! If a device fails that the cache relies on, nothing new begins. The cache is recovered from flash, as after a crash
 //! of the process, and the next engine avoids the failure. Requests without a reply are handed back and made again.
 
-pub mod again;
 mod ahead;
 pub mod checksums;
 mod clients;
-mod driver;
 mod failed_reads;
 mod failures;
-pub(crate) mod made_up;
 mod memory;
 mod order;
 mod perform;
 mod read;
-pub mod start;
+mod started;
 mod transfers;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 use flashwise_core::cache::{Cache, Event};
@@ -48,18 +43,17 @@ use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::disk::Operation;
 pub use crate::engine::Settings;
 use crate::engine::{self, Asked, Client, Joining, Layout, Part, insert};
-use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
+use crate::request::{Done, Error, Request};
+use crate::transfer::Operation;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
-pub(crate) use driver::open;
 pub use failures::Failures;
 use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
-use start::Started;
+pub use started::{OnFlash, Started, mark, run};
 
 /// Maximum number of failing backend buckets that are tried again in each round of background work.
 const TRIALS_MAX: usize = 4;
@@ -135,23 +129,6 @@ struct Plan {
     /// True if it moves blocks whose old copies are then dropped: to a copy, to the backend, or to the log with a
     /// client's change.
     moves: bool,
-}
-
-/// The state of a cache bucket on flash.
-#[derive(Clone, Debug)]
-struct OnFlash {
-    /// The state of the last planned program.
-    state: State,
-    /// The epoch of the last program.
-    epoch: u64,
-    /// The checksum of the last programmed header.
-    last: u32,
-    /// Programs that may not be durable: number, and the page after each.
-    volatile: VecDeque<(u64, u32)>,
-    /// Number of durable pages.
-    durable_end: u32,
-    /// Number of programmed pages.
-    end: u32,
 }
 
 /// The durable end of a run, with the digest of all buckets if everything is durable.
@@ -409,7 +386,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Returns the durable end of this run.
     pub fn end(&self) -> BucketsEnd {
         let Settings { start, found_again, .. } = self.settings;
-        let run = start::run(start, found_again);
+        let run = run(start, found_again);
         let is_durable = self.is_durable();
         let last = self.layout.programmed.filter(|_| is_durable);
         let values = || {

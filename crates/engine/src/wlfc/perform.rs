@@ -11,10 +11,10 @@ use smallvec::smallvec;
 use super::memory::{BLOCK, blocks_of};
 use super::transfers::of_block;
 use super::{Engine, Running, StepState, Work};
-use crate::disk::{Buffer, Operation};
 use crate::engine::{BACKEND, FLASH, Part};
-use crate::export::Error;
 use crate::memory::Memory;
+use crate::request::Error;
+use crate::transfer::{Buffer, Operation};
 
 /// The result of starting a step.
 pub(super) enum Begun {
@@ -278,7 +278,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let header = Header {
             cache: settings.cache,
             oob,
-            run: super::start::run(settings.start, settings.found_again),
+            run: super::run(settings.start, settings.found_again),
             sequence,
             durable,
             page,
@@ -401,8 +401,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return self.hand_over_part(id, FLASH, Operation::Discard, offset, self.layout.unit_bytes, smallvec![]);
         }
         // The rest is not discarded: it could vanish before this page is written, and would then be missing.
-        let run = super::start::run(self.settings.start, self.settings.found_again);
-        let memory = super::start::mark(self.settings.cache, bucket, (run, self.step(id).state.sequence));
+        let run = super::run(self.settings.start, self.settings.found_again);
+        let memory = super::mark(self.settings.cache, bucket, (run, self.step(id).state.sequence));
         let buffers = smallvec![memory.buffer(0, 1)];
         self.step(id).state.memory = Some(memory);
         self.hand_over_part(id, FLASH, Operation::Write, offset, BLOCK, buffers);

@@ -14,9 +14,9 @@ use super::checksums::{Says, header_at, says};
 use super::memory::BLOCK;
 use super::transfers::of_block;
 use super::{Engine, Work};
-use crate::disk::Operation;
 use crate::engine::{FLASH, Part};
 use crate::memory::Memory;
+use crate::transfer::Operation;
 
 /// A header page within this distance before the data is read together with it.
 const TOGETHER: u32 = 4;

@@ -2,8 +2,8 @@
 
 use super::Buckets;
 use super::memory::{BLOCK, Region};
-use crate::disk::Operation;
 use crate::engine::{BACKEND, FLASH, Joining, Part};
+use crate::transfer::Operation;
 use flashwise_core::order::StepId;
 use smallvec::smallvec;
 

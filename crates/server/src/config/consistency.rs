@@ -13,11 +13,11 @@ use super::{Api, ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front::iscsi::names;
 use crate::front::{self, Assignment};
 use crate::manage::Address;
-use flashwise_engine::disk::zoned::may_have_zones;
-use flashwise_engine::disk::zoned::zoning::Zoning;
-use flashwise_engine::pool::PoolConfig;
-use flashwise_engine::volume::{VolumeConfig, check_exports};
-use flashwise_engine::wlfc::start::check_units;
+use flashwise_storage::disk::zoned::may_have_zones;
+use flashwise_storage::disk::zoned::zoning::Zoning;
+use flashwise_storage::pool::PoolConfig;
+use flashwise_storage::volume::{VolumeConfig, check_exports};
+use flashwise_storage::wlfc::start::check_units;
 
 /// All that is wrong between the keys; of each volume and pool what is found first.
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigError> {

@@ -18,10 +18,10 @@ use crate::front;
 use crate::front::iscsi::chap::read_secret;
 use crate::manage::{Address, SOCKET_PATH_BYTES_MAX, is_runtime_directory};
 use crate::secret::{self, CHARACTERS_MIN};
-use flashwise_engine::disk::device;
-use flashwise_engine::disk::zoned::may_have_zones;
-use flashwise_engine::record::segments::Names;
-use flashwise_engine::volume::VolumeConfig;
+use flashwise_storage::disk::device;
+use flashwise_storage::disk::zoned::may_have_zones;
+use flashwise_storage::record::segments::Names;
+use flashwise_storage::volume::VolumeConfig;
 
 /// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
 pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {

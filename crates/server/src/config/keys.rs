@@ -18,11 +18,11 @@ use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::check_client;
 use crate::front::iscsi::names;
-use flashwise_engine::disk::zoned::zoning::Zoning;
-use flashwise_engine::pool::PoolConfig;
-use flashwise_engine::pool::metadata::check_name;
-use flashwise_engine::record::{self, LIMIT_BYTES_MIN};
-use flashwise_engine::volume::VolumeConfig;
+use flashwise_storage::disk::zoned::zoning::Zoning;
+use flashwise_storage::pool::PoolConfig;
+use flashwise_storage::pool::metadata::check_name;
+use flashwise_storage::record::{self, LIMIT_BYTES_MIN};
+use flashwise_storage::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
 pub struct Key<T> {

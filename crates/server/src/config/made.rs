@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashwise_engine::pool::Uuid;
+use flashwise_storage::pool::Uuid;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Tables};

@@ -29,10 +29,10 @@ use flashwise_core::options::{nearest, suggestion};
 use tracing::level_filters::LevelFilter;
 
 use document::{Entry, Tables};
-use flashwise_engine::attach::stores::default_state_directory;
-use flashwise_engine::pool::PoolConfig;
-use flashwise_engine::record;
-use flashwise_engine::volume::VolumeConfig;
+use flashwise_storage::attach::stores::default_state_directory;
+use flashwise_storage::pool::PoolConfig;
+use flashwise_storage::record;
+use flashwise_storage::volume::VolumeConfig;
 use keys::{ALERT_KEYS, API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
@@ -48,7 +48,7 @@ pub struct ServerConfig {
     /// Whether NBD may listen where other machines can connect without a certificate.
     pub insecure: bool,
     /// What every request is recorded to, if anything: the path that the files are
-    /// [named](flashwise_engine::record::segments::Names) after.
+    /// [named](flashwise_storage::record::segments::Names) after.
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,

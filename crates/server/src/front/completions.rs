@@ -8,7 +8,7 @@ use std::task::Wake;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use flashwise_engine::export::{Done, Error};
+use flashwise_storage::export::{Done, Error};
 
 /// The data of a request that its reply needs.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::completions::Completions;
 use super::counters::Counters;
 use super::options::Options;
-use flashwise_engine::export::Exports;
+use flashwise_storage::export::Exports;
 
 /// The context of a protocol that serves one client, on its own thread.
 pub struct Connection<'a> {

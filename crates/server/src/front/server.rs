@@ -22,7 +22,7 @@ use super::protocol::{Endpoint, Protocol, Service};
 use super::tls::{Config, Tls};
 use crate::files;
 use crate::limits::Limit;
-use flashwise_engine::export::Exports;
+use flashwise_storage::export::Exports;
 
 /// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]

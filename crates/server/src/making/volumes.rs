@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flashwise_core::human;
-use flashwise_engine::inventory::{DiskInfo, Role};
-use flashwise_engine::pool::{PoolError, prepare};
-use flashwise_engine::status::VolumeStatus;
-use flashwise_engine::volume::{Opened, Volume, VolumeConfig};
+use flashwise_storage::inventory::{DiskInfo, Role};
+use flashwise_storage::pool::{PoolError, prepare};
+use flashwise_storage::status::VolumeStatus;
+use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
 
 use super::{Making, check_flash, error};
 use crate::config::ServerConfig;
@@ -22,7 +22,7 @@ const NOT_SETTINGS: [&str; 3] = ["name", "aliases", "backend"];
 fn asked(new: &NewVolume) -> Result<Made, ManageError> {
     let NewVolume { name, backend, settings } = new;
     let invalid = |what: String| Err(ManageError::Invalid(what));
-    flashwise_engine::pool::metadata::check_name(name).map_err(error)?;
+    flashwise_storage::pool::metadata::check_name(name).map_err(error)?;
     if backend.is_empty() {
         return invalid("backend: found none, expected a block device or a file that holds the data".to_owned());
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flashwise_core::human;
-use flashwise_engine::status::{LatencyBucket, VolumeState, VolumeStatus};
+use flashwise_storage::status::{LatencyBucket, VolumeState, VolumeStatus};
 
 use super::AlertOptions;
 use super::history::{Severity, quantile};
@@ -146,7 +146,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::status::{LatencyStatus, WriteBudgetStatus};
+    use flashwise_storage::status::{LatencyStatus, WriteBudgetStatus};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What can be asked of a server's clients, and of who may open what.
 
-use flashwise_engine::status::ClientStatus;
+use flashwise_storage::status::ClientStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

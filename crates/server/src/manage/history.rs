@@ -10,7 +10,7 @@ mod store;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use flashwise_engine::status::{LatencyBucket, VolumeStatus};
+use flashwise_storage::status::{LatencyBucket, VolumeStatus};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -342,7 +342,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::status::LatencyStatus;
+    use flashwise_storage::status::LatencyStatus;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flashwise_engine::status::{ServerStatus, VolumeState};
+use flashwise_storage::status::{ServerStatus, VolumeState};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -14,8 +14,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
-use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
-use flashwise_engine::status::{
+use flashwise_storage::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
+use flashwise_storage::status::{
     CacheFigure, CacheStatus, LatencyStatus, RecordingState, ServerStatus, VolumeState, VolumeStatus,
 };
 
@@ -427,7 +427,7 @@ fn histogram(encoder: &mut MetricEncoder, latency: &LatencyStatus) -> fmt::Resul
 
 /// The names of all metrics as they are written, for the documentation.
 pub fn names() -> Vec<String> {
-    let recording = Some(flashwise_engine::status::RecordingStatus::default());
+    let recording = Some(flashwise_storage::status::RecordingStatus::default());
     let limits_reached = crate::limits::Limits::default().counts();
     let volumes = vec![VolumeStatus::default()];
     let status = ServerStatus { recording, limits_reached, volumes, ..ServerStatus::default() };

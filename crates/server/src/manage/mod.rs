@@ -72,8 +72,8 @@ pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogical
 pub use routes::openapi;
 pub use volumes::NewVolume;
 
-use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_engine::what_if::WhatIfStatus;
+use flashwise_storage::status::{ServerStatus, VolumeStatus};
+use flashwise_storage::what_if::WhatIfStatus;
 
 use crate::limits::Limits;
 use crate::secret::CHARACTERS_MIN;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use flashwise_core::human;
-use flashwise_engine::inventory::Presence;
-use flashwise_engine::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus};
+use flashwise_storage::inventory::Presence;
+use flashwise_storage::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus};
 
 use super::Pools;
 use super::history::Severity;

@@ -2,9 +2,9 @@
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::human;
-use flashwise_engine::inventory::DiskInfo;
-use flashwise_engine::pool::plan::lost;
-use flashwise_engine::status::VolumeStatus;
+use flashwise_storage::inventory::DiskInfo;
+use flashwise_storage::pool::plan::lost;
+use flashwise_storage::status::VolumeStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -32,8 +32,8 @@ pub struct Plan {
     pub wipes: Vec<String>,
 }
 
-impl From<flashwise_engine::pool::plan::Plan> for Plan {
-    fn from(plan: flashwise_engine::pool::plan::Plan) -> Plan {
+impl From<flashwise_storage::pool::plan::Plan> for Plan {
+    fn from(plan: flashwise_storage::pool::plan::Plan) -> Plan {
         Plan { does: plan.does, destroys: plan.destroys, wipes: plan.wipes }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use flashwise_core::human;
-use flashwise_engine::inventory::{DiskInfo, Presence};
-use flashwise_engine::pool::status::{MapRun, PoolStatus};
+use flashwise_storage::inventory::{DiskInfo, Presence};
+use flashwise_storage::pool::status::{MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

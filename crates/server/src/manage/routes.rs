@@ -33,9 +33,9 @@ use super::guard::{self, Client};
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, metrics, page, tag};
-use flashwise_engine::pool::status::PoolState;
-use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
-use flashwise_engine::what_if::WhatIfStatus;
+use flashwise_storage::pool::status::PoolState;
+use flashwise_storage::status::{ServerStatus, VolumeState, VolumeStatus};
+use flashwise_storage::what_if::WhatIfStatus;
 
 /// Why a request failed: a status and `{"error": text}`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
-use flashwise_engine::pool::status::{PoolDiskState, PoolStatus};
+use flashwise_storage::pool::status::{PoolDiskState, PoolStatus};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -63,7 +63,7 @@ pub fn check(wanted: Option<&[String]>, now: &str) -> Result<(), ManageError> {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus};
+    use flashwise_storage::pool::status::{LogicalDiskStatus, PoolDiskStatus};
 
     use super::*;
 

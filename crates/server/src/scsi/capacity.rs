@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use flashwise_engine::export::Export;
+use flashwise_storage::export::Export;
 
 use super::call::{Call, GOOD, Handled, Work, data};
 use super::cdb::Field;

@@ -6,7 +6,7 @@ use super::cdb::{Cdb, Field};
 use super::status::{Sense, key};
 use super::unit::Unit;
 use super::{BLOCK_BYTES, COMPARE_BLOCKS_MAX, PHYSICAL_BLOCK_BYTES, TRANSFER_BYTES_MAX, paths};
-use flashwise_engine::export::Export;
+use flashwise_storage::export::Export;
 
 const VENDOR: &[u8; 8] = b"flashws ";
 const PRODUCT: &[u8; 16] = b"flashwise volume";

@@ -1,6 +1,6 @@
 //! Commands that read and write blocks. Source: SBC-3, section 5.
 
-use flashwise_engine::export::Operation;
+use flashwise_storage::export::Operation;
 
 use super::BLOCK_BYTES;
 use super::call::{Call, GOOD, Handled, Work};

@@ -7,7 +7,7 @@ mod supported;
 
 use std::sync::Arc;
 
-use flashwise_engine::export::Export;
+use flashwise_storage::export::Export;
 
 use super::call::{Call, Handled, Work};
 use super::cdb::{Cdb, Field};

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::{Claim, Error, Export, Operation, Request};
+use flashwise_storage::export::{Claim, Error, Export, Operation, Request};
 
 use super::nexus::CopyState;
 use super::status::{Answer, Sense, code, key, sense_of};

@@ -1,6 +1,6 @@
 //! Status, sense data, and replies of commands. Source: SAM-5, section 5.3; SPC-4, section 4.5.
 
-use flashwise_engine::export::Error;
+use flashwise_storage::export::Error;
 
 /// The status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

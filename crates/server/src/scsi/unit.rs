@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use flashwise_engine::export::{Claimable, Export};
+use flashwise_storage::export::{Claimable, Export};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::BLOCK_BYTES;

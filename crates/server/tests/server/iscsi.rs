@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flashwise_engine::export::{Error, Exports};
 use flashwise_server::front::{Address, Assignment, Iscsi, Options, Server, iscsi, nbd};
+use flashwise_storage::export::{Error, Exports};
 use flashwise_testing::client::Client;
 use flashwise_testing::initiator::{Initiator, NAME, TARGET, cdb_10, text};
 use flashwise_testing::memory::{Memory, noise, random};

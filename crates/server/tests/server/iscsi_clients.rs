@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use flashwise_engine::export::Exports;
 use flashwise_server::front::{Address, Credentials, Iscsi, Options, Server, iscsi};
+use flashwise_storage::export::Exports;
 use flashwise_testing::memory::{Memory, noise};
 
 const SIZE: u64 = 256 << 20;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
-use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::memory::MemoryDisk;
-use flashwise_engine::export::Exports;
-use flashwise_engine::pool::{Metadata, NewLogical, Pool, PoolConfig};
-use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::front::{Address, Options, Server, iscsi};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::memory::MemoryDisk;
+use flashwise_storage::export::Exports;
+use flashwise_storage::pool::{Metadata, NewLogical, Pool, PoolConfig};
+use flashwise_storage::volume::VolumeConfig;
 use flashwise_testing::initiator::{Initiator, NAME, cdb_10, text};
 
 const DISKS: usize = 1000;

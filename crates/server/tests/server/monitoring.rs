@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use flashwise_engine::status::VolumeState;
 use flashwise_server::manage::metric_names;
+use flashwise_storage::status::VolumeState;
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -319,7 +319,7 @@ fn clients_come_over_tls() {
     let certificates = Certificates::default();
     let config = certificates.server_files(true).load().unwrap();
     let disk = Arc::new(Memory::new(SIZE));
-    let exports = flashwise_engine::export::Exports::default();
+    let exports = flashwise_storage::export::Exports::default();
     exports.add("disk", disk.clone());
     let options = Options { tls: Tls::Required(config), ..Options::default() };
     let server =

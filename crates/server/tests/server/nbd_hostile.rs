@@ -134,7 +134,7 @@ fn a_session_that_ends_at_any_byte_is_answered_so_far() {
 
 #[test]
 fn haggling_makes_sense_of_any_bytes_in_any_pieces() {
-    let exports = flashwise_engine::export::Exports::default();
+    let exports = flashwise_storage::export::Exports::default();
     exports.add("disk", Arc::new(Memory::new(SIZE)));
     let valid = session();
     let mut state = 8;

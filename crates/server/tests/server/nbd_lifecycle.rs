@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flashwise_engine::export::Exports;
 use flashwise_server::front::nbd::protocol::command::*;
 use flashwise_server::front::{Address, Options, Server, nbd};
+use flashwise_storage::export::Exports;
 use flashwise_testing::client::{Client, request_bytes};
 use flashwise_testing::memory::Memory;
 use flashwise_testing::waiting::wait_until;

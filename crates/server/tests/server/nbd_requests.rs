@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flashwise_engine::export::Error;
 use flashwise_server::front::Options;
 use flashwise_server::front::nbd::protocol::{command::*, command_flag::*, error::*, option};
+use flashwise_storage::export::Error;
 use flashwise_testing::client::{Client, Reply, named};
 use flashwise_testing::memory::{Memory, noise, random};
 use flashwise_testing::waiting::wait_until;

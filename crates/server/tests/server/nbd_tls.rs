@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flashwise_core::filter::Client as FilterClient;
-use flashwise_engine::export::Exports;
 use flashwise_server::front::nbd::protocol::{option, option_reply::*};
 use flashwise_server::front::{Address, Options, Server, Tls, TlsConfig, TlsFiles, nbd};
+use flashwise_storage::export::Exports;
 use flashwise_testing::certificates::Certificates;
 use flashwise_testing::client::{Client, Socket, named, option_bytes, request_bytes};
 use flashwise_testing::memory::{Memory, noise};

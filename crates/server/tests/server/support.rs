@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use flashwise_engine::export::Exports;
 use flashwise_server::front::nbd::{self, Uri};
 use flashwise_server::front::{Address, Options, Server};
+use flashwise_storage::export::Exports;
 use flashwise_testing::client::Client;
 use flashwise_testing::initiator;
 use flashwise_testing::memory::{Memory, noise};

@@ -7,8 +7,8 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Page};
-use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::zoned::ZonedFlash;
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::zoned::ZonedFlash;
 
 use crate::random::Random;
 

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::format::{BLOCK_BYTES, Page};
-use flashwise_engine::disk::zoned::{Condition, Limits, Zone, ZonedDevice};
+use flashwise_storage::disk::zoned::{Condition, Limits, Zone, ZonedDevice};
 
 use super::{Inner, Loss};
 use crate::random::Random;

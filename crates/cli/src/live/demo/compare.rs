@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use flashwise_core::human;
-use flashwise_engine::status::{Comparison, VolumeStatus};
-use flashwise_engine::volume::Volume;
 use flashwise_server::server::Server;
+use flashwise_storage::status::{Comparison, VolumeStatus};
+use flashwise_storage::volume::Volume;
 use serde_json::Value;
 
 use super::client::{Client, Load};
@@ -180,7 +180,7 @@ fn result(cached: &VolumeStatus, uncached: &VolumeStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::status::{CacheStatus, LatencyStatus};
+    use flashwise_storage::status::{CacheStatus, LatencyStatus};
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::disk::Disk;
-use flashwise_engine::export::{Done, Error, Export, Exports, Extent, Operation, Request};
 use flashwise_server::front::{Address, Options, Server, nbd};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::export::{Done, Error, Export, Exports, Extent, Operation, Request};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
 use flashwise_testing::waiting::wait_until;

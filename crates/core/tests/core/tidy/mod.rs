@@ -159,8 +159,9 @@ fn every_message_of_the_server_has_a_documented_event() {
     const TO_BE_MENDED: &[&str] = &[];
     let mut events = BTreeMap::new();
     let mut without = BTreeSet::new();
-    let is_of_server =
-        |path: &str| ["crates/engine/src/", "crates/server/src/"].iter().any(|folder| path.starts_with(folder));
+    let is_of_server = |path: &str| {
+        ["engine", "server", "storage"].iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))
+    };
     for path in files().iter().filter(|path| is_of_server(path) || *path == "crates/cli/src/live/serve.rs") {
         let text = std::fs::read_to_string(project().join(path)).unwrap();
         without.extend(events::collect(&text, &mut events).into_iter().map(|call| format!("{path}: {call}")));

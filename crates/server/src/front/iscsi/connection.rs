@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flashwise_core::filter::Client;
-use flashwise_engine::export::{Export, Exports};
+use flashwise_storage::export::{Export, Exports};
 
 use super::login::{Agreed, Login, Purpose, Step, status};
 use super::names;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use flashwise_engine::export::{Exports, Guest};
+use flashwise_storage::export::{Exports, Guest};
 
 use super::discovery::{self, Asked};
 use super::login::{Agreed, Purpose};

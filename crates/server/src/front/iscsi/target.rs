@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use flashwise_engine::export::{Claimable, Exports};
+use flashwise_storage::export::{Claimable, Exports};
 use parking_lot::{Condvar, Mutex};
 
 use super::login::{Agreed, Purpose, status};
@@ -121,7 +121,7 @@ impl Drop for Seat<'_> {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_engine::export::{Done, Error, Export, Extent, Request};
+    use flashwise_storage::export::{Done, Error, Export, Extent, Request};
 
     use super::*;
 

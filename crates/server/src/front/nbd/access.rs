@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flashwise_engine::export::{Claimable, Export, Exports};
+use flashwise_storage::export::{Claimable, Export, Exports};
 
 use crate::front::assignments::{Assignments, Right, right_over_nbd};
 

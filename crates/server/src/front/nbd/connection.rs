@@ -18,7 +18,7 @@ use crate::front::link::{INPUT_BYTES_MIN, Link};
 use crate::front::options::Options;
 use crate::front::output::Output;
 use crate::front::tls::Tls;
-use flashwise_engine::export::{Export, Exports};
+use flashwise_storage::export::{Export, Exports};
 
 /// Size of the buffer during option haggling.
 const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;

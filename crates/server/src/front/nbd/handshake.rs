@@ -11,7 +11,7 @@ use super::protocol::{
 };
 use super::transmission::{PAYLOAD_BYTES_MAX, transmission_flags};
 use crate::front::assignments::Right;
-use flashwise_engine::export::{Claimable, Export};
+use flashwise_storage::export::{Claimable, Export};
 
 /// Longest data of an option that is processed, in bytes: a name and many queries.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
@@ -363,7 +363,7 @@ fn line(mut description: String) -> String {
 mod tests {
     use super::*;
     use crate::front::assignments::Assignments;
-    use flashwise_engine::export::{Done, Error, Exports, Extent, Request};
+    use flashwise_storage::export::{Done, Error, Exports, Extent, Request};
     use option_reply::*;
 
     struct Fake {

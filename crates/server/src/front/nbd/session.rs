@@ -24,7 +24,7 @@ use crate::front::counters::Counters;
 use crate::front::link::{Awaited, Direct, Link};
 use crate::front::options::Options;
 use crate::front::polling::Solitude;
-use flashwise_engine::export::{Export, Guest, Operation, Request};
+use flashwise_storage::export::{Export, Guest, Operation, Request};
 
 /// Memory of a request in addition to its data: its state, and the header of its reply.
 const REQUEST_OVERHEAD_BYTES: usize = 512;

@@ -5,7 +5,7 @@ use super::protocol::{
     Descriptor, Fields, NBD_REQUEST_MAGIC, REQUEST_BYTES, command, command_flag, error, put_data_chunk,
     put_error_chunk, put_none_chunk, put_simple_reply, state, transmission_flag,
 };
-use flashwise_engine::export::{Error, Extent, Operation};
+use flashwise_storage::export::{Error, Extent, Operation};
 
 /// Longest read or write, in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
@@ -200,7 +200,7 @@ pub fn put_read(output: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64
 }
 
 /// Returns the extents for a client, with equal neighbours merged. `None` if they violate the contract of
-/// [`Export::extents`](flashwise_engine::export::Export::extents).
+/// [`Export::extents`](flashwise_storage::export::Export::extents).
 pub fn descriptors(extents: &[Extent], length: u32, extents_max: usize) -> Option<Vec<Descriptor>> {
     let mut descriptors: Vec<Descriptor> = Vec::with_capacity(extents.len());
     let mut left = length;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskState, PoolDiskStatus, PoolState, PoolStatus};
+use flashwise_storage::pool::status::{LogicalDiskStatus, PoolDiskState, PoolDiskStatus, PoolState, PoolStatus};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;

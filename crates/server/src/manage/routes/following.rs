@@ -29,7 +29,7 @@ use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
 use crate::manage::places::{Answering, Place};
 use crate::manage::sessions::Right;
-use flashwise_engine::status::ServerStatus;
+use flashwise_storage::status::ServerStatus;
 
 /// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
 const FOLLOWERS_MAX: usize = 32;

@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use flashwise_engine::status::VolumeStatus;
+use flashwise_storage::status::VolumeStatus;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::{Claimable, Done, Error, Export, Extent, Operation, Request};
+use flashwise_storage::export::{Claimable, Done, Error, Export, Extent, Operation, Request};
 use parking_lot::Mutex;
 
 use super::*;
@@ -395,7 +395,7 @@ fn a_new_export_does_not_inherit_reservations_of_a_deleted_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("reservations-disk.json");
     let disk = Disk::new;
-    let exports = flashwise_engine::export::Exports::default();
+    let exports = flashwise_storage::export::Exports::default();
     let open = || {
         assert!(exports.add("disk", disk()));
         let (_, export) = exports.find("disk").unwrap();

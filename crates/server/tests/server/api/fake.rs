@@ -3,12 +3,12 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
-use flashwise_engine::status::{
-    CacheStatus, FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus,
-};
-use flashwise_engine::what_if::{EstimateStatus, WhatIfStatus};
 use flashwise_server::limits::Limits;
 use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed, SettingStatus};
+use flashwise_storage::status::{
+    CacheStatus, FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus,
+};
+use flashwise_storage::what_if::{EstimateStatus, WhatIfStatus};
 
 #[derive(Debug, Default)]
 struct State {

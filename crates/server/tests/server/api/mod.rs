@@ -15,10 +15,10 @@ use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
-use flashwise_engine::status::{
+use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
+use flashwise_storage::status::{
     RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus, WriteBudgetStatus,
 };
-use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
 pub fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use flashwise_core::cache::Mode;
-use flashwise_engine::export::{Export, Exports, Operation};
 use flashwise_server::front::{Address, Options, Server, nbd};
+use flashwise_storage::export::{Export, Exports, Operation};
 use flashwise_testing::mounted::{Device, Mount, check, run, text};
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;

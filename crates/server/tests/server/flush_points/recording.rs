@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
+use flashwise_storage::export::{Done, Error, Export, Extent, Operation, Request};
 use flashwise_testing::memory::Memory;
 
 /// A recorded request.

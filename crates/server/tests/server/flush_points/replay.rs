@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use flashwise_core::cache::{Cache, Config, LogCache, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Superblock};
 use flashwise_core::policy::Spec;
-use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, FLASH, Output, Settings};
-use flashwise_engine::export::{Operation, Request};
-use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log, settle};
 use flashwise_engine::log::Engine;
+use flashwise_storage::disk::{Disk, Operation as DiskOperation, Transfer};
+use flashwise_storage::export::{Operation, Request};
+use flashwise_storage::flash::{cache_tag, format, read_superblock, recover_log, settle};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
 
@@ -153,7 +153,7 @@ impl Replay {
         length: u64,
         force_unit_access: bool,
         data: Vec<u8>,
-        done: impl FnOnce(Result<Vec<u8>, flashwise_engine::export::Error>) + Send + 'static,
+        done: impl FnOnce(Result<Vec<u8>, flashwise_storage::export::Error>) + Send + 'static,
     ) {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         let outstanding = self.outstanding.clone();
@@ -198,7 +198,7 @@ impl Replay {
         let disk = &self.disks[transfer.disk];
         match transfer.operation {
             DiskOperation::Sync => disk.sync_until(writes),
-            _ => transfer.perform(disk).unwrap(),
+            _ => disk.perform(&transfer).unwrap(),
         }
         self.engine.completed(transfer.tag, Ok(()));
         self.collect();
@@ -227,7 +227,7 @@ impl Replay {
         for InFlight { transfer, .. } in &self.in_flight {
             let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
             if changes && random.chance(2) {
-                transfer.perform(&disks[transfer.disk]).unwrap();
+                disks[transfer.disk].perform(&transfer).unwrap();
             }
         }
         let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];

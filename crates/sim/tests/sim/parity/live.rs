@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, Config, Kind, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
-use flashwise_engine::disk::Transfer;
-use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::engine::{FLASH, Output, Settings};
-use flashwise_engine::export::{Operation, Request};
-use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log};
 use flashwise_engine::log::Engine;
 use flashwise_sim::cache_run::CacheCounts;
+use flashwise_storage::disk::memory::MemoryDisk;
+use flashwise_storage::disk::{Disk, Transfer};
+use flashwise_storage::export::{Operation, Request};
+use flashwise_storage::flash::{cache_tag, format, read_superblock, recover_log};
 use flashwise_trace::request_file::CacheRequest;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -201,7 +201,7 @@ impl Live {
     fn end_one(&mut self) {
         let transfer = self.in_flight.swap_remove(self.random.random_range(0..self.in_flight.len()));
         let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
-        transfer.perform(disk).unwrap();
+        disk.perform(&transfer).unwrap();
         let (before, past_before) = (self.engine.cache().batches(), self.engine.cache().going_past());
         self.engine.completed(transfer.tag, Ok(()));
         let (after, past_after) = (self.engine.cache().batches(), self.engine.cache().going_past());

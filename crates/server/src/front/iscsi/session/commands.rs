@@ -1,6 +1,6 @@
 //! Commands, from arrival to reply. Source: RFC 7143, sections 4.2 and 11.3 to 11.8.
 
-use flashwise_engine::export::{Export, Operation, Request};
+use flashwise_storage::export::{Export, Operation, Request};
 
 use super::super::pdu::{FINAL, Header, NO_TAG, reject};
 use super::task::{OVERHEAD_BYTES, ReadyToTransfer, State, Task, first_need};

@@ -1,0 +1,110 @@
+//! The state at a start, and after a recovery.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use flashwise_core::wlfc::header::{ResetAt, reset_mark};
+use flashwise_core::wlfc::{Scan, State, Step, Wlfc};
+use rustc_hash::FxHashSet;
+
+use super::checksums::HeaderPages;
+use super::{Engine, Settings};
+use crate::engine;
+use crate::memory::Memory;
+
+/// The state of a cache bucket on flash.
+#[derive(Clone, Debug)]
+pub struct OnFlash {
+    /// The state of the last planned program.
+    pub(super) state: State,
+    /// The epoch of the last program.
+    pub(super) epoch: u64,
+    /// The checksum of the last programmed header.
+    pub(super) last: u32,
+    /// Programs that may not be durable: number, and the page after each.
+    pub(super) volatile: VecDeque<(u64, u32)>,
+    /// Number of durable pages.
+    pub(super) durable_end: u32,
+    /// Number of programmed pages.
+    pub(super) end: u32,
+}
+
+impl OnFlash {
+    /// Creates the state of a bucket with these contents, which are durable. `last` is the checksum of its last header.
+    pub fn new(scan: &Scan, last: u32) -> OnFlash {
+        OnFlash {
+            state: scan.found.first().map_or(State::Read, |(_, oob)| oob.state),
+            epoch: scan.found.first().map_or(0, |(_, oob)| oob.epoch),
+            last,
+            volatile: VecDeque::new(),
+            durable_end: scan.end,
+            end: scan.end,
+        }
+    }
+}
+
+/// The initial state of an engine.
+#[derive(Debug)]
+pub struct Started {
+    /// Pages of a bucket.
+    pub unit_pages: u32,
+    /// The header pages.
+    pub headers: HeaderPages,
+    /// Each bucket.
+    pub on_flash: Vec<OnFlash>,
+    /// Buckets that failed earlier, and are not reset.
+    pub worn: BTreeSet<u32>,
+    /// Dirty blocks that could not be read.
+    pub unreadable: FxHashSet<u64>,
+    /// The first steps.
+    pub steps: Vec<Step>,
+}
+
+/// The number of a run: its start, and how often its cache was recovered since.
+pub fn run(start: u64, found_again: u32) -> u64 {
+    start << 32 | u64::from(found_again)
+}
+
+/// Returns the first page of a reset bucket, for buckets without zones.
+pub fn mark(cache: u64, bucket: u32, at: ResetAt) -> Memory {
+    let mut memory = Memory::new(1);
+    *memory.page_mut(0) = reset_mark(cache, bucket, at);
+    memory
+}
+
+impl Engine {
+    /// Creates the engine that continues after `before`, whose cache was recovered as `wlfc`. `settled` is true if the
+    /// flash took the changes of the recovery.
+    pub fn after(before: &mut Engine, mut wlfc: Wlfc, started: Started, settled: bool) -> Engine {
+        let was_frozen = before.cache.is_frozen();
+        wlfc.succeed(&before.cache);
+        let is_frozen = wlfc.is_frozen();
+        let holds_frozen = is_frozen && (!was_frozen || before.layout.holds_frozen);
+        let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
+        let mut engine = Engine::new(wlfc, settings, started);
+        engine.faults = before.faults;
+        engine.layout.frozen = is_frozen;
+        engine.layout.holds_frozen = holds_frozen && settings.holds_failed;
+        // A later flush does not cover the data of a failed one.
+        engine.layout.failures.flushes = !settled;
+        engine.layout.unreadable.extend(&before.layout.unreadable);
+        engine.make_again(before);
+        engine
+    }
+
+    /// Returns the contents of a bucket that this engine knows, if it knows them.
+    pub fn remembered(&self, bucket: u32) -> Option<Scan> {
+        let OnFlash { epoch, end, .. } = self.layout.on_flash[bucket as usize];
+        self.cache.remembered(bucket, epoch, end)
+    }
+
+    /// Returns the header pages.
+    pub fn headers(&self) -> &HeaderPages {
+        &self.layout.headers
+    }
+
+    /// Returns the failures that a successor takes over. Without unfinished steps.
+    pub fn legacy(&self) -> engine::Legacy {
+        let unreported = self.cache.owes_a_failed_flush().into();
+        engine::Legacy { faults: self.faults, unreported, failed_flushes: 0 }
+    }
+}

@@ -1,0 +1,28 @@
+//! Disks, volumes and pools: runs the engine of `flashwise-engine` on real devices. It implements no protocol.
+//!
+//! A volume is an [`Export`](export::Export) that serves [`Request`](export::Request)s from memory, flash and its
+//! backend, which are [`Disk`](disk::Disk)s.
+
+pub mod attach;
+pub mod capture;
+pub mod check;
+pub mod detach;
+pub mod disk;
+pub mod driver;
+pub mod export;
+pub mod flash;
+pub mod inventory;
+pub mod latency;
+mod load;
+mod log;
+pub mod pool;
+pub mod record;
+pub mod replace;
+pub mod salvage;
+pub mod status;
+pub mod time;
+mod vital;
+pub mod volume;
+pub mod what_if;
+pub mod wipe;
+pub mod wlfc;

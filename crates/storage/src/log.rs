@@ -1,0 +1,227 @@
+//! The log as the engine of a volume.
+
+use std::sync::Arc;
+
+use flashwise_core::cache::{Cache, LogCache, Reads};
+use flashwise_core::filter::Caching;
+use flashwise_core::format::Geometry;
+use flashwise_core::recovery::Recovered;
+use flashwise_engine::engine::{Legacy, Settings};
+use flashwise_engine::log::Engine;
+
+use crate::attach::End;
+use crate::disk::Disk;
+use crate::driver::{Driver, Measured};
+use crate::export::{Done, Operation, Request};
+use crate::flash::cache_tag;
+use crate::status::{CacheStatus, VolumeStatus};
+use crate::time;
+use crate::volume::{BLOCK, Opening, READ_PATIENCE, SPARE_FRAMES, VolumeError, cache_config};
+
+/// The number of unfinished steps from which on requests wait before they are planned.
+const STEPS_MAX: usize = 16_384;
+
+/// Makes the engine of a volume from the log that was found on its flash.
+pub(crate) fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
+    let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
+    if recovered.log.free_units() == 0 {
+        return Err(VolumeError::LogFull { volume: config.whose(), path: config.flash.display().to_string() });
+    }
+    opened.cached_blocks = recovered.log.len() as u64;
+    opened.dirty_blocks = recovered.log.dirty_blocks();
+    opened.lost_blocks = recovered.lost.len() as u64;
+    let superblock = attachment.superblock();
+    let cache = LogCache::new(cache_config(config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+    let settings = Settings {
+        cache: cache_tag(superblock),
+        epoch: recovered.epoch,
+        retries: 2,
+        patience: READ_PATIENCE,
+        holds_failed: true,
+        pauses: true,
+        discard: config.discard || flash.zoned().is_some(),
+        write_streams: flash.write_streams(),
+        spare_frames: SPARE_FRAMES,
+        answers_flushes_at_once: config.unsafe_ignore_flushes,
+        planted: config.planted,
+        ..Settings::default()
+    };
+    Ok(Engine::new(cache, settings, recovered.checksums, recovered.head_records))
+}
+
+impl Driver for Engine {
+    fn log(&self) -> Option<&LogCache> {
+        Some(self.cache())
+    }
+
+    fn log_mut(&mut self) -> Option<&mut LogCache> {
+        Some(self.cache_mut())
+    }
+
+    fn set_backend(&mut self, backend: Arc<dyn Disk>) {
+        Engine::set_backend(self, Arc::new(Measured(backend)));
+    }
+
+    fn reads(&self) -> Reads {
+        self.cache().reads()
+    }
+
+    fn is_full(&self, for_reads: bool) -> bool {
+        if for_reads {
+            return self.running_for_clients() >= 2 * STEPS_MAX;
+        }
+        self.running_for_clients() >= STEPS_MAX || self.spare_places() < self.settings().spare_frames as usize / 4
+    }
+
+    fn requests(&self) -> usize {
+        Engine::requests(self)
+    }
+
+    fn has_postponed(&self) -> bool {
+        Engine::has_postponed(self)
+    }
+
+    fn give_flash_up(&mut self) {
+        Engine::give_flash_up(self);
+    }
+
+    fn be_patient(&mut self) {
+        Engine::be_patient(self);
+    }
+
+    fn look(&mut self, now_us: u64) {
+        self.read_again();
+        self.read_unreadable(now_us);
+        self.write_unwritten(now_us);
+    }
+
+    fn pause(&mut self) -> Option<End> {
+        Engine::pause(self).map(End::Log)
+    }
+
+    fn set_calm(&mut self, calm: bool) {
+        Engine::set_calm(self, calm);
+    }
+
+    fn destage_rest(&mut self, now_us: u64) {
+        Engine::destage_rest(self, now_us);
+    }
+
+    fn admits_while_leaving(&self) -> bool {
+        false
+    }
+
+    fn stop_holding(&mut self) -> Vec<(Request, Done)> {
+        Engine::stop_holding(self)
+    }
+
+    fn is_newer_than_backend(&self, block: u32) -> bool {
+        Engine::is_newer_than_backend(self, block)
+    }
+
+    fn failed_flushes(&self) -> u64 {
+        Engine::failed_flushes(self)
+    }
+
+    fn blocks_to_write_back(&self) -> u64 {
+        self.cache().blocks_to_write_back()
+    }
+
+    fn durable_dirty_blocks(&self) -> u64 {
+        self.cache().durable_dirty_blocks()
+    }
+
+    fn unwritten_blocks(&self) -> usize {
+        Engine::unwritten_blocks(self)
+    }
+
+    fn lost_blocks(&self) -> Vec<u64> {
+        Engine::lost_blocks(self).into_iter().map(u64::from).collect()
+    }
+
+    fn has_flash_failed(&self) -> bool {
+        self.cache().has_flash_failed()
+    }
+
+    fn can_give_up_flash(&self) -> bool {
+        self.cache().can_give_up_flash()
+    }
+
+    fn lost_on_flash(&self) -> usize {
+        self.cache().lost_on_flash()
+    }
+
+    fn is_rest_unreadable(&self) -> bool {
+        self.cache().unreadable_blocks() == self.cache().blocks_to_write_back()
+    }
+
+    fn take_unwritten(&mut self) -> Vec<Request> {
+        Engine::take_unwritten(self).into_iter().map(write_of).collect()
+    }
+
+    fn unwritten_on_flash(&self) -> Vec<Request> {
+        Engine::unwritten_on_flash(self).into_iter().map(write_of).collect()
+    }
+
+    fn refuses_changes(&self) -> bool {
+        Engine::refuses_changes(self)
+    }
+
+    fn end(&self) -> Option<End> {
+        Some(End::Log(self.cache().log().end()))
+    }
+
+    fn flash_bytes(&self) -> (u64, u64) {
+        let pages = u64::from(self.cache().config().geometry.pages());
+        (pages * BLOCK, self.cache().figures().flash_written_blocks() * BLOCK)
+    }
+
+    fn status(&self, has_flash: bool) -> VolumeStatus {
+        let (figures, log, config) = (self.cache().figures(), self.cache().log(), self.cache().config());
+        VolumeStatus {
+            policy: config.policy.to_string(),
+            admission: config.admission.as_ref().map_or("none".to_owned(), |admission| admission.rule.to_string()),
+            admission_choice: self.cache().admission_choice(),
+            admission_threshold: self.cache().admission_threshold(),
+            admission_decisions: self.cache().decision().map_or(0, |decision| decision.number),
+            write_mode: config.mode.name().to_owned(),
+            reads: figures.reads,
+            writes: figures.writes,
+            ram_read_hits: figures.ram_read_hits,
+            flash_read_hits: figures.flash_read_hits,
+            read_hit_ratio: figures.read_hit_ratio(),
+            cache: CacheStatus::from(&figures),
+            flash_write_requests: figures.flash_write_requests,
+            flash_bytes_written: figures.flash_written_blocks() * BLOCK,
+            erasures: figures.erasures,
+            throttled_seconds: self.cache().throttled_us() as f64 / 1e6,
+            destaging_blocks: self.cache().destaging_blocks(),
+            bypasses: self.cache().counters().bypasses(),
+            flushes: figures.flushes,
+            flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },
+            capacity_blocks: if has_flash { config.capacity_blocks() as u64 } else { 0 },
+            flash_room_blocks: if has_flash { config.data_pages() } else { 0 },
+            cached_blocks: log.len() as u64,
+            dirty_blocks: log.dirty_blocks(),
+            buffered_blocks: self.cache().buffered_blocks() as u64,
+            oldest_dirty_seconds: log
+                .oldest_dirty_us()
+                .map(|since_us| time::now_us().saturating_sub(since_us) as f64 / 1e6),
+            ..VolumeStatus::default()
+        }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        Some(self.cache().config().geometry)
+    }
+
+    fn legacy(&self) -> Legacy {
+        Engine::legacy(self)
+    }
+}
+
+/// Returns the write of a block that is kept in memory.
+fn write_of((block, data): (u32, Vec<u8>)) -> Request {
+    let (operation, offset, caching) = (Operation::Write, u64::from(block) * BLOCK, Caching::default());
+    Request { operation, offset, length: BLOCK, force_unit_access: false, data, caching }
+}

@@ -1,0 +1,218 @@
+//! Opening a volume: with the flash that it is to have, or without one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flashwise_core::format::Layout;
+use flashwise_engine::engine::FLASH;
+
+use super::budget::open_account;
+use super::detaching::engine_without_flash;
+use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use super::write_account::WriteAccount;
+use super::{BLOCK, Volume, VolumeConfig, VolumeError};
+use crate::attach::stores::side_of;
+use crate::attach::{
+    AttachError, Attached, Attachment, BackendSide, Held, Record, attach, check_empty, use_without_cache,
+};
+use crate::disk::identity::{Identity, IdentityError, identity};
+use crate::disk::memory::MemoryDisk;
+use crate::disk::{Disk, Operation};
+use crate::driver::Driver;
+use crate::flash::Progress;
+use crate::status::VolumeState;
+use crate::wlfc::start::check_flash;
+use crate::{log, time, wlfc};
+
+/// The devices of a volume, which belong together.
+pub(super) struct Pair {
+    /// A disk of no bytes for a volume without flash.
+    pub flash: Arc<dyn Disk>,
+    pub attachment: Option<Attachment>,
+    pub account: Option<WriteAccount>,
+    pub storage: Storage,
+}
+
+/// The backend of a volume.
+pub struct Storage {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Which one it is.
+    pub identity: Identity,
+    /// Where it keeps what it knows of its cache.
+    pub side: Box<dyn BackendSide>,
+    /// Remarks about it.
+    pub notes: Vec<String>,
+}
+
+/// Why a volume opens without a flash.
+enum Unused {
+    /// The configuration names none.
+    NotConfigured,
+    /// An operator has detached the cache.
+    Detached,
+    /// It cannot be read or written.
+    Dead(Box<VolumeError>),
+}
+
+/// The parts of the engine of a volume.
+pub(crate) struct Opening<'a> {
+    pub config: &'a VolumeConfig,
+    pub flash: &'a dyn Disk,
+    pub attachment: &'a Attachment,
+    /// Bytes of the volume.
+    pub size_bytes: u64,
+    /// Receives the findings.
+    pub opened: &'a mut Opened,
+}
+
+/// A cache that was found on its flash.
+struct WithFlash {
+    engine: Box<dyn Driver>,
+    flash: Arc<dyn Disk>,
+    attachment: Attachment,
+    opened: Opened,
+}
+
+/// The findings while a volume was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// True if there is no flash.
+    pub without_flash: bool,
+    /// True if the cache is detached, so that the flash of the configuration is not used.
+    pub detached: bool,
+    /// True if the flash was formatted.
+    pub formatted: bool,
+    /// Blocks that the cache came back with.
+    pub cached_blocks: u64,
+    /// How many of those are newer than the backend's.
+    pub dirty_blocks: u64,
+    /// Blocks whose only copy is lost.
+    pub lost_blocks: u64,
+    /// True if the last run ended without closing the volume.
+    pub crashed: bool,
+    /// How long reading the log took.
+    pub recovery: Duration,
+    /// Remarks about devices.
+    pub notes: Vec<String>,
+}
+
+impl Volume {
+    /// Opens a volume: locks its devices, formats a blank flash, and recovers the contents of a flash. Reports to
+    /// `progress`.
+    pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let backend = open_backend(&config)?;
+        let volume = || config.whose();
+        let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
+            IdentityError::Io(error) => VolumeError::Backend { volume: volume(), error },
+            error => VolumeError::Unidentified { volume: volume(), error },
+        })?;
+        let side = side_of(backend.clone(), identity.id, &config.state_directory)
+            .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        check_backend(&config, &*side)?;
+        let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
+        Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
+    }
+
+    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
+    /// Where it names one that cannot be read or written, the volume opens in state `without-flash` if nothing can be
+    /// missed that is on it, or an operator has given that up. Where an operator has detached the cache, the volume
+    /// opens in state `detached`, and the flash is not touched.
+    pub fn open_on(
+        config: VolumeConfig,
+        storage: Storage,
+        progress: Progress<'_>,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        // What a start that does not get far has said on both sides tells nothing of what was there before.
+        let known = check_empty(&*storage.side, config.discard_cache);
+        if config.flash.as_os_str().is_empty() {
+            let known = known.map_err(|error| refused(&config, &storage.identity, error))?;
+            return Volume::open_without_flash(config, storage, known, Unused::NotConfigured);
+        }
+        if matches!(&known, Ok(Some(record)) if record.detached) {
+            return Volume::open_without_flash(config, storage, None, Unused::Detached);
+        }
+        let dead = match Volume::open_with_flash(&config, &storage, progress) {
+            Ok(WithFlash { engine, flash, attachment, mut opened }) => {
+                opened.notes.splice(..0, storage.notes.iter().cloned());
+                let account = Some(open_account(&config, &attachment, &mut opened.notes));
+                let pair = Pair { flash, attachment: Some(attachment), account, storage };
+                return Ok((Volume::start(config, engine, pair)?, opened));
+            }
+            Err(VolumeError::Detached { .. }) => {
+                return Volume::open_without_flash(config, storage, None, Unused::Detached);
+            }
+            Err(error) if error.is_of_dead_flash(config.discard_cache) => Box::new(error),
+            Err(error) => return Err(error),
+        };
+        match known {
+            Ok(known) => Volume::open_without_flash(config, storage, known, Unused::Dead(dead)),
+            Err(AttachError::Refused(_)) => Err(VolumeError::DeadFlash { volume: config.whose(), error: dead }),
+            Err(error) => Err(refused(&config, &storage.identity, error)),
+        }
+    }
+
+    fn open_with_flash(
+        config: &VolumeConfig,
+        storage: &Storage,
+        progress: Progress<'_>,
+    ) -> Result<WithFlash, VolumeError> {
+        let refuse = |error| refused(config, &storage.identity, error);
+        let may_make = || check_empty(&*storage.side, config.discard_cache).map(drop).map_err(refuse);
+        let flash = open_flash(config, may_make)?;
+        let size_bytes = size_of(config, storage);
+        let started = time::now();
+        let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
+        if wanted.layout == Layout::Wlfc {
+            let error = |error| VolumeError::Unfit { volume: config.whose(), error };
+            check_flash(&*flash, wanted.geometry).map_err(error)?;
+        }
+        let Attached { attachment, held, formatted, crashed, notes } =
+            attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
+        let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
+        opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
+        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
+        let mut opening = Opening { config, flash: &*flash, attachment: &attachment, size_bytes, opened: &mut opened };
+        let engine: Box<dyn Driver> = match held {
+            Held::Log(recovered) => Box::new(log::open(&mut opening, *recovered)?),
+            Held::Wlfc(held) => Box::new(wlfc::open(&mut opening, *held)?),
+        };
+        Ok(WithFlash { engine, flash, attachment, opened })
+    }
+
+    /// `known`: see [`use_without_cache`], which a detach has done already.
+    fn open_without_flash(
+        config: VolumeConfig,
+        storage: Storage,
+        known: Option<Record>,
+        unused: Unused,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let given_up = if config.discard_cache { "what was only there is given up" } else { "nothing was only there" };
+        let detached = matches!(unused, Unused::Detached);
+        if !detached {
+            use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
+        }
+        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
+        let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
+        let engine = engine_without_flash(&config, geometry, size_bytes, !matches!(unused, Unused::NotConfigured));
+        let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, account: None, storage };
+        let volume = Volume::start(config, Box::new(engine), pair)?;
+        match unused {
+            Unused::NotConfigured => {}
+            Unused::Detached => volume.lock().state = VolumeState::Detached,
+            Unused::Dead(error) => {
+                let mut inner = volume.lock();
+                inner.state = VolumeState::WithoutFlash;
+                let reason = std::io::Error::other(error.to_string());
+                inner.health[FLASH].ended(Operation::Read, &Err(reason), time::now());
+                drop(inner);
+                opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
+            }
+        }
+        Ok((volume, opened))
+    }
+}
+
+pub(super) fn size_of(config: &VolumeConfig, storage: &Storage) -> u64 {
+    config.size_bytes.unwrap_or(storage.disk.size() / BLOCK * BLOCK)
+}

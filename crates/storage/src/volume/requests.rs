@@ -1,0 +1,249 @@
+//! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without
+//! it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use flashwise_engine::engine::{BACKEND, FLASH, Output};
+
+use super::{Inner, Part, Volume};
+use crate::disk::health::Change;
+use crate::disk::{self, Completion, Disk, Transfer};
+use crate::export::{Done, Error, Operation, Request};
+use crate::time;
+use crate::vital::MutexGuard;
+
+/// Reads that are tried without waiting, at most.
+const NOW_BYTES: u64 = 256 << 10;
+
+thread_local! {
+    /// Lists that are used again by each call, so that requests allocate little.
+    static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
+}
+
+/// A request, from when it comes until it is planned.
+pub(super) struct Waiting {
+    pub request: Request,
+    pub done: Done,
+    /// Of which part of the volume it is, if it reads.
+    part: Option<Arc<Part>>,
+    /// When it came, if it has to wait.
+    came_us: Option<u64>,
+}
+
+impl Waiting {
+    pub fn new(request: Request, done: Done) -> Waiting {
+        Waiting { request, done, part: None, came_us: None }
+    }
+}
+
+impl Volume {
+    /// A request of a client, whose flush also tells of one of an operator's that failed before.
+    pub(super) fn of_client(&self, request: Request, done: Done) -> Waiting {
+        if request.operation != Operation::Flush {
+            return Waiting::new(request, done);
+        }
+        let untold = self.untold.clone();
+        let tell: Done = Box::new(move |result| {
+            let failed_before = untold.swap(false, Ordering::SeqCst);
+            done(if failed_before { result.and(Err(Error::Io)) } else { result });
+        });
+        Waiting::new(request, tell)
+    }
+
+    /// Starts a request of a part of the volume; `may_wait` and what is returned as for
+    /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
+    pub fn submit_for(&self, part: &Arc<Part>, request: Request, done: Done, may_wait: bool) -> bool {
+        let part = (request.operation == Operation::Read).then(|| part.clone());
+        self.start_request(Waiting { part, ..Waiting::new(request, done) }, may_wait)
+    }
+
+    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without
+    /// another thread.
+    pub(super) fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
+        self.dispatch_by(inner, false);
+    }
+
+    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns
+    /// whether it did.
+    fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
+        let (mut output, mut done) = LISTS.take();
+        let mut waited = false;
+        loop {
+            inner.engine.take_output(&mut output);
+            if !output.held.is_empty() || inner.engine.has_stopped() && inner.engine.running() == 0 {
+                inner.held.append(&mut output.held);
+                // A flash that cannot be read is tried once in a while, and not for each request that fails for it.
+                if !inner.engine.waits() {
+                    self.look_at_flash();
+                }
+            }
+            inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
+            for paused in output.paused.drain(..) {
+                self.pacer.get().expect("set before the volume is used").hold(paused);
+            }
+            // To tell a condition costs a system call even where no one waits for it.
+            let idle = inner.frozen && inner.engine.running() == 0;
+            let of_backend = output.transfers.iter().filter(|transfer| transfer.disk == BACKEND).count();
+            if of_backend > 0 {
+                inner.load.begin(of_backend as u64, time::now_us());
+            }
+            drop(inner);
+            if idle {
+                self.ended.notify_all();
+            }
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, time::now_us());
+                output.answered.clear();
+            }
+            self.perform_now(&mut output.transfers, &mut done);
+            let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
+            if !alone && !output.transfers.is_empty() {
+                self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
+            }
+            for (done, result) in output.answers.drain(..) {
+                done(result);
+            }
+            // What was submitted above is not there any more.
+            let performed = output
+                .transfers
+                .pop()
+                .map(|transfer| Completion { tag: transfer.tag, result: self.flash.perform(&transfer) });
+            if done.is_empty() && performed.is_none() {
+                break;
+            }
+            inner = self.lock();
+            for tag in done.drain(..) {
+                if inner.engine.transfer_of(tag).0 == BACKEND {
+                    inner.load.pass_over();
+                }
+                inner.engine.completed(tag, Ok(()));
+            }
+            waited |= performed.is_some();
+            if let Some(completion) = performed {
+                self.end(&mut inner, &completion);
+            }
+            self.admit_waiting(&mut inner);
+        }
+        LISTS.set((output, done));
+        waited
+    }
+
+    /// Takes those out that could be done at once.
+    fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
+        transfers.retain(|transfer| {
+            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
+            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
+            let now = !slow && transfer.length <= NOW_BYTES && disk.perform_now(transfer);
+            if now {
+                done.push(transfer.tag);
+            }
+            !now
+        });
+    }
+
+    pub(super) fn completed(&self, batch: &mut Vec<Completion>) {
+        let mut inner = self.lock();
+        batch.drain(..).for_each(|completion| self.end(&mut inner, &completion));
+        self.admit_waiting(&mut inner);
+        self.dispatch(inner);
+    }
+
+    /// Tells the engine of a transfer that ended.
+    fn end(&self, inner: &mut Inner, completion: &Completion) {
+        self.note_health(inner, completion);
+        inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
+    }
+
+    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
+    fn note_health(&self, inner: &mut Inner, completion: &Completion) {
+        let (disk, operation, offset) = inner.engine.transfer_of(completion.tag);
+        if disk == BACKEND {
+            inner.load.end(time::now_us());
+        }
+        if disk == BACKEND && self.backend.ended(operation, offset, &completion.result) {
+            return;
+        }
+        let now = time::now();
+        let health = &mut inner.health[disk];
+        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
+        match (health.ended(operation, &completion.result, now), &completion.result) {
+            (Some(Change::Failure), Err(error)) => {
+                tracing::warn!(event = "transfer-failed", volume, device, %error, "a transfer failed");
+            }
+            (Some(Change::Failed), _) => {
+                let error = health.failure(now).unwrap_or_default();
+                tracing::error!(event = "device-failed", volume, device, error, "the device has failed");
+            }
+            (Some(Change::Recovered), _) => {
+                tracing::warn!(event = "device-recovered", volume, device, "the device works again");
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn admit_waiting(&self, inner: &mut Inner) {
+        while !inner.frozen && !inner.engine.is_full(false) {
+            let Some(next) = inner.waiting.pop_front() else { break };
+            self.plan(inner, next);
+        }
+    }
+
+    /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
+    pub(super) fn start_request(&self, waiting: Waiting, may_wait: bool) -> bool {
+        let request = &waiting.request;
+        if request.length == 0 && request.operation != Operation::Flush {
+            (waiting.done)(Ok(Vec::new()));
+            return false;
+        }
+        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
+            (waiting.done)(Err(Error::NotSupported));
+            return false;
+        }
+        let mut inner = self.lock();
+        if inner.closed {
+            drop(inner);
+            (waiting.done)(Err(Error::ShuttingDown));
+            return false;
+        }
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
+        // It does not pass those that change what it reads.
+        let is_read = request.operation == Operation::Read;
+        let behind = match is_read {
+            true => inner.waiting.iter().any(|other| other.request.changes_part_of(request)),
+            false => !inner.waiting.is_empty(),
+        };
+        if inner.frozen || behind || inner.engine.is_full(is_read) {
+            inner.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
+            return false;
+        }
+        self.plan(&mut inner, waiting);
+        self.dispatch_by(inner, may_wait)
+    }
+
+    fn plan(&self, inner: &mut Inner, Waiting { request, done, part, came_us }: Waiting) {
+        let now_us = time::now_us();
+        let waited_us = came_us.map_or(0, |came_us| now_us.saturating_sub(came_us));
+        if request.changes() {
+            inner.held_back_us += waited_us;
+        }
+        if let Some((recorder, number)) = &inner.recorder {
+            recorder.record(now_us, *number, &request);
+        }
+        if let Some(what_if) = &self.what_if {
+            what_if.note(&request);
+        }
+        let Some(part) = part else { return inner.engine.submit_waited(request, done, now_us, waited_us) };
+        let (before, pin) = (inner.engine.reads(), part.pin.load(Ordering::Relaxed));
+        inner.engine.log_mut().into_iter().for_each(|log| log.set_pin(pin));
+        inner.engine.submit_waited(request, done, now_us, waited_us);
+        inner.engine.log_mut().into_iter().for_each(|log| log.set_pin(0));
+        part.reads.add(inner.engine.reads() - before);
+    }
+}
+
+/// True if one read of the flash is all there is to do.
+fn is_flash_read(transfers: &[Transfer]) -> bool {
+    matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
+}

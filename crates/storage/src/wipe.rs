@@ -1,0 +1,126 @@
+//! Wiping a cache, after the administrator was informed of its contents.
+
+use std::io;
+
+use flashwise_core::format::{BLOCK_BYTES, Layout, PageError, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_engine::memory::Memory;
+
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
+use crate::disk::Disk;
+use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock, recover_log};
+use crate::wlfc::start;
+
+/// Number of bytes in one discard.
+const DISCARD_BYTES: u64 = 1 << 30;
+
+/// Why a flash was not wiped.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum WipeError {
+    #[error("flash {path}: {error}")]
+    Flash { path: String, error: FlashError },
+    #[error("flash {path}: it is blank: there is nothing to wipe")]
+    Blank { path: String },
+    #[error(
+        "flash {path}: it holds something that is not a cache, which is not wiped here; expected the magic number of a \
+         cache"
+    )]
+    Foreign { path: String },
+    #[error("flash {path} and backend {backend}: {error}; without --backend only the flash is wiped")]
+    Pair { path: String, backend: String, error: AttachError },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The contents of a flash.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// The superblock; `None` if both copies are damaged.
+    pub superblock: Option<Superblock>,
+    /// Number of dirty and lost blocks; `None` if unknown.
+    pub dirty_blocks: Option<u64>,
+}
+
+impl Holding {
+    /// True if data could be lost that the backend lacks.
+    pub fn may_be_dirty(&self) -> bool {
+        self.dirty_blocks != Some(0)
+    }
+}
+
+/// Determines the contents of a flash.
+pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
+    let path = || flash.description();
+    let error = |error| WipeError::Flash { path: path(), error };
+    let superblock = match read_superblock(flash) {
+        Ok(superblock) => Some(superblock),
+        Err(FlashError::Damaged(..)) => None,
+        Err(FlashError::NoSuperblock(PageError::Magic)) if is_blank(flash)? => {
+            return Err(WipeError::Blank { path: path() });
+        }
+        Err(FlashError::NoSuperblock(PageError::Magic)) => return Err(WipeError::Foreign { path: path() }),
+        Err(other) => return Err(error(other)),
+    };
+    let dirty_blocks = match &superblock {
+        None => None,
+        Some(superblock) if superblock.state == State::Detached => Some(0),
+        Some(superblock) if superblock.layout == Layout::Wlfc => {
+            match start::scan(flash, superblock, SCAN_THREADS, &|_, _| ()) {
+                Ok(held) => Some(held.blocks().1),
+                Err(FlashError::Buckets(_)) if !superblock.may_be_dirty => Some(0),
+                Err(FlashError::Buckets(_)) => None,
+                Err(other) => return Err(error(other)),
+            }
+        }
+        Some(superblock) => match recover_log(flash, superblock, SCAN_THREADS, &|_, _| ()) {
+            Ok(recovered) => Some(recovered.log.dirty_blocks() + recovered.lost.len() as u64),
+            Err(FlashError::Recovery(_)) if !superblock.may_be_dirty => Some(0),
+            Err(FlashError::Recovery(_)) => None,
+            Err(other) => return Err(error(other)),
+        },
+    };
+    Ok(Holding { superblock, dirty_blocks })
+}
+
+/// Wipes a flash that was examined, durably. With a backend, its record is updated: it lacks no data from then on.
+pub fn wipe(
+    flash: &dyn Disk,
+    holding: &Holding,
+    pair: Option<(&dyn Disk, &dyn BackendSide, &Pairing)>,
+) -> Result<(), WipeError> {
+    if let (Some((backend, side, pairing)), Some(superblock)) = (pair, &holding.superblock) {
+        let error = |error| WipeError::Pair { path: flash.description(), backend: backend.description(), error };
+        // A detached or outdated cache has no data that the backend lacks.
+        let superblock = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
+        if superblock.state != State::Detached {
+            Attachment::of(superblock, side.inode()).abandon(side)?;
+        }
+    }
+    Ok(clear(flash)?)
+}
+
+/// Clears a flash without data that the backend lacks, durably.
+pub fn clear(flash: &dyn Disk) -> io::Result<()> {
+    if let Some(zoned) = flash.zoned() {
+        return zoned.wipe();
+    }
+    // The newest copy is cleared last. If this is interrupted, the cache is either unchanged or gone.
+    let copies = read_copies(flash)?;
+    let mut order: Vec<u32> = (0..SUPERBLOCK_COPIES).collect();
+    order.sort_by_key(|&copy| copies[copy as usize].as_ref().map_or(0, |superblock| superblock.generation));
+    let mut zeroes = Memory::new(1);
+    for copy in order {
+        flash.write_at(zeroes.bytes_mut(), u64::from(copy) * BLOCK_BYTES as u64)?;
+        flash.sync()?;
+    }
+    let mut at = u64::from(SUPERBLOCK_COPIES) * BLOCK_BYTES as u64;
+    while at < flash.size() {
+        let length = DISCARD_BYTES.min(flash.size() - at);
+        // Optional for the device, because the contents belong to no cache any more.
+        if flash.discard(at, length).is_err() {
+            break;
+        }
+        at += length;
+    }
+    flash.sync()
+}
