@@ -39,7 +39,7 @@ macro_rules! cache_figures {
             refused_read_blocks: u64, "blocks";
             /// Writes that the policy wanted on flash, which had no space for them.
             refused_write_blocks: u64, "blocks";
-            /// Blocks that bypassed the flash because of whose they were.
+            /// Blocks that bypassed the flash because of the rules for clients.
             filtered_blocks: u64, "blocks";
         ] }
     };

@@ -63,7 +63,7 @@ figures! {
         /// Read hits per read.
         read_hit_ratio: f64, "share";
         /// Bytes written to flash per day, for every cause.
-        flash_bytes_per_day: Option<f64>, "bytes";
+        flash_bytes_per_day: Option<f64>, "bytes a day";
         /// 1 if it meets the targets.
         meets: u64, "";
         /// The run as `flashwise simulate --job` reads it.

@@ -35,7 +35,7 @@ figures! {
         storage_wear_rate: f64, "share of endurance a second";
         /// The threshold at the end of the epoch: a portion, blocks or references. Null also if every length is
         /// admitted.
-        threshold: Option<f64>, "as the rule has it";
+        threshold: Option<f64>, "of the rule";
         /// Position among the thresholds, from 0 to 1; at 1 everything is admitted.
         threshold_position: Option<f64>, "share";
         /// The policy at the end of the epoch, if the rule chooses policies.

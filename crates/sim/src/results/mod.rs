@@ -55,7 +55,7 @@ figures! {
         /// Read hits in RAM or on flash.
         read_hits: u64, "block accesses";
         /// Writes that found their block in RAM or on flash. In the whole cache, writes that bypass the policy do not
-        /// count (write-around: all).
+        /// count; in write-around, every write does so.
         write_hits: u64, "block accesses";
         /// Accesses that found their block in the cache: read hits and write hits.
         hits: u64, "block accesses";
@@ -65,8 +65,8 @@ figures! {
         read_hit_ratio: f64, "share", "read hits", "share of reads";
         /// Misses whose block was put into the cache.
         admissions: u64, "block accesses";
-        /// Reads that missed and whose block was put into the cache; in the whole cache also those in RAM that were not
-        /// on flash.
+        /// Reads that missed and whose block was put into the cache. In the whole cache, also reads that hit in RAM and
+        /// whose block was put on flash.
         read_admissions: u64, "block accesses";
         /// Write misses whose block was put into the cache.
         write_admissions: u64, "block accesses";
@@ -135,8 +135,8 @@ figures! {
 figures! {
     /// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
     pub struct Epoch {
-        /// Position of the epoch's first access in the trace.
-        first_access: u64, "accesses before it";
+        /// Accesses of the trace before the epoch.
+        first_access: u64, "block accesses";
         /// Accesses in the epoch.
         accesses: u64, "block accesses";
         /// Hits per access.

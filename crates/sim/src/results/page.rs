@@ -12,14 +12,14 @@ use crate::columns::Column;
 pub fn page() -> String {
     let mut page = String::from(
         "# Figures\n\n`flashwise simulate` prints these figures, under the same names in JSON, CSV, Parquet and the \
-         report. A figure that was not simulated \
-         is absent. One that cannot be computed, such as a ratio of nothing, is empty (null in JSON). This page is \
-         generated from the table of \
-         columns in `crates/sim/src/results/`.\n",
+         report. A figure that was not simulated is absent. One that cannot be computed, such as a ratio of nothing, \
+         is empty (null in JSON). [wear.md](wear.md) explains the algorithms M+ and H and the figures of wear, \
+         [lifetime.md](lifetime.md) those of arrays. This page is generated from the table of columns in \
+         `crates/sim/src/results/`.\n",
     );
     groups(&mut Page(&mut page));
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
-    group(&mut page, "Each epoch before an array", ArrayEpoch::COLUMNS);
+    group(&mut page, "Each epoch of a cache in front of an array", ArrayEpoch::COLUMNS);
     group(&mut page, "A cache that `flashwise advise` ran", AdvisedCache::COLUMNS);
     page
 }
@@ -35,7 +35,7 @@ impl Groups for Page<'_> {
 fn group<R>(page: &mut String, heading: &str, columns: &[Column<R>]) {
     let _ = write!(page, "\n## {heading}\n\n| figure | unit | meaning |\n| --- | --- | --- |\n");
     for about in columns.iter().map(|column| column.about) {
-        let unit = if about.unit.is_empty() { "a name" } else { about.unit };
+        let unit = if about.unit.is_empty() { "text" } else { about.unit };
         let _ = writeln!(page, "| `{}` | {unit} | {} |", about.name, linked(&about.meaning()));
     }
 }
