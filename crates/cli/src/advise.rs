@@ -147,11 +147,12 @@ impl Advise {
             error => Misuse(error.to_string()).into(),
         })?;
         if self.devices.is_none() {
-            let told = "Prices are those of the example catalogue, which are assumed: --print-catalogue prints it, \
-                --devices takes yours.";
-            advice.cautions.push(told.to_owned());
+            let caution = "Prices come from the example catalogue and are assumptions: --print-catalogue prints it, \
+                --devices reads yours.";
+            advice.cautions.push(caution.to_owned());
         }
-        // The advice is not lost where a file cannot be written, nor files where nobody reads standard output any more.
+        // Print first and fail last: a file that cannot be written does not lose the advice, nor a closed output the
+        // files.
         let printed = self.print(&advice);
         if let Some(html) = &self.html {
             let page = render_advice(&command()?, &Info::of(workload.trace()), &advice)?;
@@ -190,7 +191,7 @@ impl Advise {
         Ok(ways.or_defaults().map_err(Misuse)?)
     }
 
-    /// The trace with its requests, and a sample of it where it is long and can be read twice.
+    /// Opens the trace with its requests, and a sample of it if it is long and can be read twice.
     fn open(&self, path: &Path) -> Result<Workload, TraceError> {
         let opened = self.input.open_all_with_requests(&[path.to_owned()], false, false, &None)?;
         let (trace, requests) = opened.into_iter().next().expect("one trace was opened");
@@ -247,7 +248,7 @@ impl Advise {
         Ok(())
     }
 
-    /// Says which files were written, to people.
+    /// Names the written files.
     fn print_names_of_files(&self, config_written: bool, verdict: Verdict) -> anyhow::Result<()> {
         if let Some(path) = self.write_config.as_ref().filter(|_| !config_written) {
             let why = match verdict {

@@ -70,7 +70,7 @@ fn parse_policies(text: &str) -> Result<List<Algorithm>, ListError<OptionError>>
 fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
     let algorithm = Algorithm::parse(text)?;
     if algorithm.offline() {
-        let expected = "a policy that can run; those that know the future are compared with anyway";
+        let expected = "an online policy; the offline ones are always included";
         return Err(OptionError::bad_value("pareto", "policy", text, expected));
     }
     Ok(algorithm)
@@ -126,15 +126,15 @@ impl Pareto {
         }
         let shown =
             |offline: bool| points.iter().filter(move |point| point.offline == offline && (self.all || point.frontier));
-        writeln!(out, "What can run:\n\n{}\n", frontier(shown(false)))?;
-        writeln!(out, "What knows the future:\n\n{}\n", frontier(shown(true)))?;
+        writeln!(out, "Online:\n\n{}\n", frontier(shown(false)))?;
+        writeln!(out, "Offline (sees the future):\n\n{}\n", frontier(shown(true)))?;
         let footnote = "RAM: equal for all caches; read hits: share of the reads; erased: erase units, per day each; \
             flash writes: blocks";
         let footnote = match self.all {
             true => {
                 format!(
-                    "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the \
-                     other."
+                    "{footnote}; *: on the frontier: no other has more hits without more erasures, or fewer erasures \
+                     without fewer hits."
                 )
             }
             false => {
@@ -151,8 +151,7 @@ impl Pareto {
     }
 }
 
-/// Leaves out the caches, of sizes that nobody asked for, that are too small to be any, and says so; where none is
-/// left, the first of them tells why.
+/// Drops caches of default sizes that are too small, with a note. Fails if none is left.
 fn leave_out(trace: &Trace, cases: &mut Vec<Case>, experiment: &Experiment) -> anyhow::Result<()> {
     let mut left_out: Vec<(Case, ExperimentError)> = Vec::new();
     cases.retain(|case| match experiment::fits(trace, case, experiment) {

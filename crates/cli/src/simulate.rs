@@ -126,7 +126,7 @@ pub struct Simulate {
 /// The policies of one `--policy`.
 #[derive(Clone, Debug)]
 enum Policies {
-    /// Those that are run by default, all of which the table shows.
+    /// The policies that are simulated by default; the table shows all of them.
     All,
     /// A list.
     Listed(List<Algorithm>),

@@ -1,4 +1,4 @@
-//! The page of an advice: what to buy, why, what else to think of, and how sure that is.
+//! The page of `advise`: the recommended purchase, the reasons, the alternatives, and the uncertainty.
 
 use flashwise_sim::advise::{Advice, AdvisedCache, Verdict};
 use flashwise_trace::tools::info::Info;
@@ -23,10 +23,10 @@ const TARGET: &str = "target";
 /// A target that is farther away than all that is drawn, by this factor, is not drawn.
 const TARGET_FAR: f64 = 5.0;
 
-/// The advice as an HTML page, made by `command`; `info` is what its trace is like.
+/// Renders the advice as an HTML page. `command` is the command that made it, `info` describes the trace.
 ///
 /// # Errors
-/// None that the advice could cause.
+/// The page cannot be rendered.
 pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
     let (chart, told) = latencies(advice);
     let cost = advice.cache.as_ref().map(|cache| (cache.cost, format!("{} {}", number(cache.cost), advice.currency)));
@@ -85,8 +85,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     })
 }
 
-/// What the cache of the answer is called: that which is to be bought, the best where none is, or that which misses the
-/// targets least.
+/// Names the answer's cache: the recommended one, else the best candidate or the one that comes closest to the targets.
 fn name(advice: &Advice, cache: &AdvisedCache) -> &'static str {
     match advice.verdict {
         Verdict::Buy | Verdict::RamOnly => THIS,
@@ -131,18 +130,18 @@ fn lifetimes(advice: &Advice) -> (Chart, Vec<String>) {
     chart(advice, &axis, |run| Some(100.0 * run.hit_ratio), None)
 }
 
-/// What is drawn against cost.
+/// A measure to draw against cost.
 struct Of {
     id: &'static str,
     title: &'static str,
     label: &'static str,
-    /// What was asked for, in the axis' unit.
+    /// The target in the axis' unit, if there is one.
     target: Option<f64>,
     unit: &'static str,
 }
 
-/// A point for each cache that was run and has the value, one for `alone`, the storage without a cache, and a line at
-/// the target; and what each tells.
+/// Draws a point for each simulated cache that has the value, one for the storage without a cache, and a line at the
+/// target.
 fn chart(
     advice: &Advice,
     of: &Of,
@@ -150,7 +149,7 @@ fn chart(
     alone: Option<f64>,
 ) -> (Chart, Vec<String>) {
     let first = advice.cache.as_ref().map_or(NEAREST, |cache| name(advice, cache));
-    // What misses a target is red.
+    // Points that miss a target are red.
     let looks = Looks::new([first, MISSES, MEETS, ALONE]);
     let kind = |run: &AdvisedCache| match advice.cache.as_ref() {
         Some(cache) if cache == run => first,
@@ -170,7 +169,7 @@ fn chart(
         .collect();
     let cost = number(advice.no_cache.cost);
     all.extend(alone.map(|alone| {
-        let told = format!("The storage alone, without a cache, for {cost} {currency}: {}", wait(alone * 1000.0));
+        let told = format!("The storage without a cache, for {cost} {currency}: {}", wait(alone * 1000.0));
         (point(ALONE, advice.no_cache.cost, alone), told)
     }));
     let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
@@ -198,7 +197,7 @@ fn chart(
     (chart, told)
 }
 
-/// What is told of a cache that is pointed at.
+/// Returns the tooltip of a cache.
 fn told(run: &AdvisedCache, currency: &str) -> String {
     let rule = if rule(run).is_empty() { String::new() } else { format!(" behind {}", run.admission) };
     let (latency, hits) = (wait(run.latency_mean_us), percent(run.hit_ratio));
@@ -229,7 +228,7 @@ fn years(run: &AdvisedCache) -> String {
 
 fn caption(advice: &Advice) -> String {
     let target = advice.targets.latency_us.map(|us| format!(" The level line is the target, {}.", duration(us)));
-    format!("What each cache that was run costs, and how long a request waits with it.{}", target.unwrap_or_default())
+    format!("Cost and mean wait of each simulated cache.{}", target.unwrap_or_default())
 }
 
 const HEADS: [&str; 11] = [
@@ -266,13 +265,12 @@ fn device(run: &AdvisedCache) -> String {
     if run.devices > 1 { format!("{} x {}", run.devices, run.device) } else { run.device.clone() }
 }
 
-/// The answer and what else to think of: a column each, so that the table is no wider than a page.
+/// The answer and its alternatives, one per column, so that the table fits the page.
 fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
     let first = name(advice, cache);
     let others = advice.alternatives.iter().map(|told| (told.kind, &told.but[..], &told.cache));
     let choices: Vec<_> = std::iter::once((first, "", cache)).chain(others).collect();
-    let mut table =
-        Table::new("What else to think of", std::iter::once("").chain(choices.iter().map(|(kind, ..)| *kind)));
+    let mut table = Table::new("Alternatives", std::iter::once("").chain(choices.iter().map(|(kind, ..)| *kind)));
     table.push("Device", choices.iter().map(|(.., cache)| device(cache)).collect());
     if choices.iter().any(|(_, but, _)| !but.is_empty()) {
         table.push("But", choices.iter().map(|(_, but, _)| (*but).to_owned()).collect());

@@ -1,5 +1,7 @@
-//! What to buy and why, in three sentences and a picture: what comes first in a report. Each statement follows from the
-//! rows alone, whatever policies and sizes there are; what knows the future is compared with, never recommended.
+//! The answer at the top of a report: what to buy and why, in three sentences and a picture.
+//!
+//! Each statement follows from the rows, for all policies and sizes. Offline policies are compared, but never
+//! recommended.
 
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_device::Profile;
@@ -24,37 +26,37 @@ use super::table::{Picture, Table};
 const REACCESS_RATIO_MIN: f64 = 0.10;
 /// Caching is called hardly worthwhile at the simulated sizes when the best policy hits less than this.
 const HIT_RATIO_MIN: f64 = 0.05;
-/// The drives whose wear is told: one for each class of endurance. The first stands in the sentences.
+/// The drives whose lifetime is given, one for each class of endurance. The sentences use the first.
 const DRIVES: [&str; 3] = ["p4500", "9200-max", "p4800x"];
-/// A rule that is recommended before a policy keeps this share of the hits.
+/// A rule is recommended in front of a policy if this share of the hits remains.
 const RULE_HITS: f64 = 0.99;
 /// Such a rule writes at most this share.
 const RULE_WRITES: f64 = 0.9;
-/// What saves a smaller share of the flash writes is no trade for hits.
+/// A run that saves a smaller share of the flash writes is not worth fewer hits.
 const TRADE_MIN: f64 = 0.05;
 
-/// What to buy for one trace.
+/// The answer for one trace.
 #[derive(Debug, Serialize)]
 pub struct Answer {
     /// The purchase, its hits, price and life, and the certainty.
     pub facts: Vec<Fact>,
-    /// What, why this size, what it costs and saves.
+    /// The purchase, the reason for the size, its cost and its savings.
     pub sentences: Vec<String>,
     /// Hits against flash writes at the recommended size.
     pub picture: Option<Picture>,
     /// How sure that is.
     pub certainty: Certainty,
-    /// What each step of size buys.
+    /// The gain of each step of size.
     pub steps: Option<Table>,
     /// How fast real drives wear out.
     pub drives: Option<Table>,
-    /// What else to know before buying.
+    /// Further points to consider before a purchase.
     pub cautions: Vec<String>,
     #[serde(skip)]
     pub recommended: Option<Recommended>,
 }
 
-/// What is recommended, as summaries of many traces need it.
+/// The recommended run, for summaries of many traces.
 #[derive(Clone, Debug)]
 pub struct Recommended {
     pub policy: String,
@@ -69,7 +71,7 @@ pub struct Recommended {
     pub is_worthwhile: bool,
 }
 
-/// The drives that wear is told of.
+/// Returns the drives whose lifetime is given.
 pub fn drives() -> Vec<Profile> {
     let all = Profile::all();
     DRIVES.iter().filter_map(|name| all.iter().find(|profile| profile.name == *name).cloned()).collect()
@@ -80,7 +82,7 @@ fn number_of(drive: &Profile, cache_bytes: u64) -> f64 {
     (cache_bytes as f64 / drive.device.capacity_bytes).ceil().max(1.0)
 }
 
-/// Years that this many drives last where this many bytes a day are written to them.
+/// Returns the lifetime in years of enough drives for the cache at this write rate.
 fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
     let bears = number_of(drive, cache_bytes) * drive.device.capacity_bytes * drive.device.endurance_cycles;
     bears / flash_bytes_per_day / YEAR_DAYS
@@ -94,7 +96,7 @@ fn named(row: &ResultRow) -> String {
     }
 }
 
-/// What a trace's rows are read with.
+/// The rows of a trace, with everything needed to interpret them.
 struct Reading<'a> {
     section: &'a Section,
     grid: &'a Grid<'a>,
@@ -109,7 +111,7 @@ struct Reading<'a> {
     whole: Option<Purchase>,
 }
 
-/// The answer of a trace. `sentences` stand for it where it is not hits that are compared.
+/// Returns the answer for a trace. `sentences` replace its sentences if the runs do not compare hits.
 pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) -> Answer {
     let grid = subject.grid;
     let plain = |sentences: Vec<String>| Answer {
@@ -154,7 +156,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
     }
 }
 
-/// How long the counted accesses took, in days. Only what was run again tells it where a warm-up was left out.
+/// Returns the duration of the counted accesses in days. After a warm-up, only a repeated run has it.
 fn days(section: &Section, row: &ResultRow) -> Option<f64> {
     if let Some(checks) = &section.checks {
         return checks.days;
@@ -184,7 +186,7 @@ impl<'a> Reading<'a> {
         self.grid.row(policy, size)
     }
 
-    /// The run that is recommended: of the policy alone, or behind the rule that saves writes.
+    /// Returns the recommended run: that of the policy, or that behind the rule that saves writes.
     fn own(&self) -> &'a ResultRow {
         self.rules().0.unwrap_or(self.choice.row)
     }
@@ -206,8 +208,8 @@ impl<'a> Reading<'a> {
         self.section.info.reaccess_ratio >= REACCESS_RATIO_MIN && self.choice.row.hit_ratio >= HIT_RATIO_MIN
     }
 
-    /// The run behind a rule that is recommended, and the one with the most hits of those that are not. A recommended
-    /// run is dominated by no other.
+    /// Returns the recommended run behind a rule, and the run behind another rule with the most hits. No other run
+    /// dominates a recommended one.
     fn rules(&self) -> (Option<&'a ResultRow>, Option<&'a ResultRow>) {
         let Some(Checks { recommended, .. }) = &self.section.checks else { return (None, None) };
         let [alone, behind @ ..] = &recommended[..] else { return (None, None) };
@@ -228,7 +230,7 @@ impl<'a> Reading<'a> {
         (best, own.max_by_key(|row| row.hits))
     }
 
-    /// Whether a run hits about as much as what is recommended does alone.
+    /// True if a run has about as many hits as the recommended policy without a rule.
     fn keeps_hits(&self, row: &ResultRow) -> bool {
         row.hits as f64 >= RULE_HITS * self.choice.row.hits as f64
     }
@@ -410,12 +412,12 @@ impl<'a> Reading<'a> {
         format!("{size}{admission}.")
     }
 
-    /// The share of the recommended policy's flash writes that another run has not.
+    /// Returns the share of the recommended policy's flash writes that the other run saves.
     fn saved(&self, other: &ResultRow) -> f64 {
         1.0 - other.flash_writes_blocks as f64 / self.choice.row.flash_writes_blocks.max(1) as f64
     }
 
-    /// What it saves the disks, and how fast the flash wears out.
+    /// Returns the saved disk reads, and the wear of the flash.
     fn cost(&self) -> String {
         let sparing = self.choice.sparing;
         let row = self.own();
@@ -440,7 +442,7 @@ impl<'a> Reading<'a> {
             );
         };
         let own_writes = row.flash_writes_blocks.max(1) as f64;
-        // What hits no more and writes hardly less is nothing to think of.
+        // More hits or clearly fewer writes make an alternative.
         let is_trade = |other: &&ResultRow| {
             other.hits > row.hits || (other.flash_writes_blocks as f64) <= (1.0 - TRADE_MIN) * own_writes
         };
@@ -450,14 +452,14 @@ impl<'a> Reading<'a> {
             let row = row?;
             let of = percent(row.flash_writes_blocks as f64 / own_writes);
             Some(format!(
-                "; {} writes {of} of that, serves {} and lets it last {}",
+                ". With {}: {of} of these flash writes, {} served, {}",
                 row.policy,
                 percent(row.hit_ratio),
                 lifetime(wear(row)?.0)
             ))
         };
         format!(
-            "It keeps {saved} from the disks and writes {} a day to flash, which {} bears for {}{}.",
+            "It keeps {saved} from the disks and writes {} a day to flash, so {} would last {}{}.",
             bytes(per_day as u64),
             self.flash.name,
             lifetime(own),
@@ -465,12 +467,12 @@ impl<'a> Reading<'a> {
         )
     }
 
-    /// What each step of size buys.
+    /// Returns the gain of each step of size.
     fn steps(&self) -> Table {
         let (unit, unit_bytes) = super::numbers::binary_unit(self.choice.size.bytes);
         let policy = &self.choice.row.policy;
-        // Where a rule is recommended before it, it stands there too.
-        let alone = if self.rules().0.is_some() { " alone" } else { "" };
+        // If a rule is recommended, these columns are of the policy without it.
+        let alone = if self.rules().0.is_some() { " only" } else { "" };
         let columns = vec![
             "Cache size".to_owned(),
             "Leads".to_owned(),
@@ -483,7 +485,7 @@ impl<'a> Reading<'a> {
                 if alone.is_empty() { String::new() } else { format!(",\n{policy}{alone}") }
             ),
         ];
-        let mut table = Table::new("What each step of size buys", columns);
+        let mut table = Table::new("Gain of each step of size", columns);
         let (mut before, mut held) = (0.0, 0);
         for (size, best) in best_of_each_size(self.grid) {
             let gain = (best.hit_ratio - before) * 100.0;

@@ -1,4 +1,4 @@
-//! What to buy for many traces: three sentences, a picture with a row for each trace, and a table.
+//! The answer for many traces: three sentences, a picture with a row for each trace, and a table.
 
 use super::answer::{Answer, Recommended};
 use super::charts::{Chart, Series};
@@ -9,17 +9,17 @@ use super::scales::{categories, linear};
 use super::table::{Picture, Table};
 use flashwise_trace::tools::info::Info;
 
-/// What the points of the picture are.
+/// The points of the picture.
 const ROLES: [&str; 4] = ["recommended", "lru", "larc", "min"];
 
-/// The traces of which something is recommended.
-fn told<'a>(traces: &[(&'a Info, &'a Answer)]) -> Vec<(&'a Info, &'a Recommended)> {
+/// Returns the traces with a recommendation.
+fn recommendations<'a>(traces: &[(&'a Info, &'a Answer)]) -> Vec<(&'a Info, &'a Recommended)> {
     traces.iter().filter_map(|(info, answer)| Some((*info, answer.recommended.as_ref()?))).collect()
 }
 
-/// Three sentences; none where nothing is recommended.
+/// Returns three sentences, or none without a recommendation.
 pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
-    let told = told(traces);
+    let told = recommendations(traces);
     let worth: Vec<_> = told.iter().filter(|(_, recommended)| recommended.is_worthwhile).collect();
     let Some(((_, first), _)) = worth.split_first() else {
         return if told.is_empty() {
@@ -68,16 +68,16 @@ pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
     [Some(what), Some(why), worn].into_iter().flatten().collect()
 }
 
-/// A row for each trace: what is recommended there, LRU, LARC and MIN at the same size.
+/// Draws a row for each trace: the recommended policy, LRU, LARC and MIN at the same size.
 pub fn picture(traces: &[(&Info, &Answer)]) -> Option<Picture> {
-    let told = told(traces);
+    let told = recommendations(traces);
     if told.is_empty() {
         return None;
     }
     let looks = Looks::few(&ROLES[..1], ROLES);
     let names: Vec<String> = told.iter().map(|(info, _)| file_name(&info.trace)).collect();
     let mut series = Vec::new();
-    // What is recommended lies above what it coincides with.
+    // Points drawn later cover others, so the recommended one comes last.
     for role in ROLES.iter().rev() {
         for (at, (_, own)) in told.iter().enumerate() {
             let hits = match *role {
@@ -93,7 +93,7 @@ pub fn picture(traces: &[(&Info, &Answer)]) -> Option<Picture> {
     }
     let chart = Chart {
         id: "all-answer".to_owned(),
-        title: "Hit ratio of what is recommended for each trace".to_owned(),
+        title: "Hit ratio of the recommended cache for each trace".to_owned(),
         description: "A row for each trace; further right is better. The table after it has the numbers.".to_owned(),
         x: linear(
             "Hit ratio at the recommended size",
@@ -109,7 +109,7 @@ pub fn picture(traces: &[(&Info, &Answer)]) -> Option<Picture> {
     Some(Picture { caption, wide, narrow, legend: chart.legend() })
 }
 
-/// A column of the table: its head, and what stands in it for what is recommended; nothing if it is not known.
+/// A column of the table: its head, and its value for a recommendation, if known.
 type Column = (&'static str, fn(&Recommended) -> Option<String>);
 
 const COLUMNS: [Column; 8] = [
@@ -126,14 +126,14 @@ const COLUMNS: [Column; 8] = [
     ("P4500\nyears", |own| own.years.map(years)),
 ];
 
-/// The traces side by side. What is known of none of them has no column.
+/// Returns a table of all traces. Columns without any value are omitted.
 pub fn table(traces: &[(&Info, &Answer)]) -> Table {
-    let told = told(traces);
+    let told = recommendations(traces);
     let known = |(_, cell): &&Column| told.iter().any(|(_, own)| cell(own).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(known).collect();
     let heads = ["Trace", "Block\naccesses", "Working\nset", "Accessed\nbefore"].into_iter();
     let heads = heads.chain(columns.iter().map(|column| column.0)).chain(["Certainty"]);
-    let caption = if told.is_empty() { "All traces" } else { "All traces: what is recommended, and what it brings" };
+    let caption = if told.is_empty() { "All traces" } else { "All traces: recommended caches and their results" };
     let mut table = Table::new(caption, heads);
     for (info, answer) in traces {
         let working_set = bytes(info.unique_blocks.saturating_mul(info.block_size_bytes));

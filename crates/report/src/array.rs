@@ -197,7 +197,7 @@ fn rules(subject: &Subject) -> Option<Figure> {
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// Returns a point for each value; those of several names are side by side in each category.
+/// Returns a point for each value; values of several names are side by side in each category.
 fn dots(names: &[&str], looks: &Looks, values: &[Vec<Option<f64>>]) -> Vec<Series> {
     let mut series = Vec::new();
     for (number, (name, values)) in names.iter().zip(values).enumerate() {
@@ -470,7 +470,7 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// Latency over lifetime is best if nothing is cached and nothing wears out. So a rule counts as better than no rule
+/// Latency and lifetime are best if nothing is cached and nothing wears out. So a rule counts as better than no rule
 /// only if it keeps at least this share of the hits.
 const HITS_MIN: f64 = 0.5;
 /// A rule counts as better only if accesses wait at most this many times as long. With the paper's rules they wait less

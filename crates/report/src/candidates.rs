@@ -66,8 +66,8 @@ struct Standing {
 
 impl Standing {
     fn of(rows: &[ResultRow], row: &ResultRow) -> Option<Standing> {
-        // If a rule cannot be parsed by itself, such as with a share as timeframe, its option `policies` gives the
-        // candidates.
+        // If a rule cannot be parsed here, for example because its timeframe is a share, its option `policies` gives
+        // the candidates.
         let policies = rule(row).value("policies");
         let spec = policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:policies={policies}"));
         let spec = Spec::parse(&spec).ok()?;

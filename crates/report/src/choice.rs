@@ -1,14 +1,14 @@
-//! What is recommended of the rows of a trace: a size and a policy.
+//! The recommendation for a trace: a size and a policy.
 //!
-//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight
-//! line from nothing to a cache that holds every block (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a
-//! haystack. SIMPLEX 2011). Beyond it, each larger size that was simulated buys fewer hits a byte than that cache does
-//! on average. The line does not end at the largest size that was simulated, so that a larger one besides moves the
-//! knee only where it is one itself.
+//! The size is the knee of a curve, which shows the most hits at each size. The knee is the point furthest above the
+//! straight line from no cache to a cache of every block.
+//! Source: Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011.
+//! Beyond the knee, each larger simulated size adds fewer hits per byte than the smaller one has on average. The line
+//! does not end at the largest simulated size, so adding a larger size moves the knee only to that size.
 //!
-//! The policy is the one that is [`worth`] most there, by its hits and by the wear of the flash. Small differences tell
-//! nothing of the next week: of policies that are about alike, the one that leads at most sizes is taken. No row of the
-//! run with as many hits, no more wear and no larger size is better than the recommended row.
+//! The policy is the one with the highest [`worth`] there, from its hits and the wear of the flash. Small differences
+//! do not predict the next week: among similar policies, the one that leads at most sizes wins. No row dominates the
+//! recommended one: none has at least as many hits, at most its wear and at most its size, and is better in one.
 
 use std::cmp::Reverse;
 
@@ -26,9 +26,9 @@ const WEAR_FOR_HITS: f64 = 8.0;
 pub const ALIKE: f64 = 0.01;
 /// A smaller cache with as many hits is recommended up to this many times the wear.
 const SMALLER_WEAR: f64 = 4.0 / 3.0;
-/// What is named beside what is recommended hits at least this share of it.
+/// The alternative to the recommended policy has at least this share of its hits.
 const SPARING_HITS: f64 = 0.75;
-/// What is named beside it writes at most this share.
+/// The alternative has at most this share of the recommended policy's flash writes.
 const SPARING_WRITES: f64 = 0.5;
 
 /// Policies besides the recommended one that rules are tried before.
@@ -58,7 +58,7 @@ pub fn worth(row: &ResultRow) -> f64 {
     log(row.hits) - log(wear(row)) / WEAR_FOR_HITS
 }
 
-/// What is recommended.
+/// A recommendation.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The size.
@@ -83,7 +83,7 @@ pub fn best_of_each_size<'a>(grid: &Grid<'a>) -> Vec<(GridSize<'a>, &'a ResultRo
     grid.sizes.iter().filter_map(best).collect()
 }
 
-/// The size that holds every block, and its hits, as far as a row tells; zeroes where it does not.
+/// Returns the size that holds every block, and its hits; zeroes if the row does not have them.
 fn whole(row: &ResultRow) -> (u64, u64) {
     match row.unique_blocks {
         0 => (0, 0),
@@ -107,7 +107,7 @@ pub fn knee(points: &[(u64, u64)], all: (u64, u64)) -> Option<usize> {
 }
 
 impl<'a> Choice<'a> {
-    /// What is recommended of the rows of a grid; none if nothing was counted.
+    /// Returns the recommendation for the rows of a grid; `None` if nothing was counted.
     pub fn of(grid: &Grid<'a>) -> Option<Choice<'a>> {
         let best = best_of_each_size(grid);
         let points: Vec<_> = best.iter().map(|(size, row)| (size.blocks, row.hits)).collect();
@@ -127,7 +127,7 @@ impl<'a> Choice<'a> {
         let compared = || rows.iter().copied().filter(|row| row.hits as f64 >= COMPARED * most.hits as f64);
         let most_worth = compared().map(worth).fold(f64::NEG_INFINITY, f64::max);
         let alike = compared().filter(|row| worth(row) >= most_worth - ALIKE);
-        // Of equal ones the first.
+        // Of equal rows, the first wins.
         let better = |a: &'a ResultRow, b: &'a ResultRow| {
             let of = |row: &ResultRow| (leads(&row.policy), row.hits);
             if of(b) > of(a) { b } else { a }
@@ -223,7 +223,7 @@ mod tests {
     fn the_knee_is_furthest_above_the_straight_line() {
         let knee_of = |points: &[(u64, u64)]| knee(points, (0, 0));
         assert_eq!(knee_of(&[(1, 286), (2, 640), (5, 1635), (10, 2412), (20, 3142), (50, 4190)]), Some(3));
-        // Whether each step brings more, or all bring the same.
+        // A constant gain per step, and a growing one.
         assert_eq!((knee_of(&[(1, 1), (2, 10), (3, 30)]), knee_of(&[(1, 10), (2, 20), (3, 30)])), (Some(2), Some(0)));
         assert_eq!((knee_of(&[]), knee_of(&[(5, 0)]), knee_of(&[(1, 0), (5, 0)])), (None, Some(0), Some(0)));
     }
@@ -237,8 +237,8 @@ mod tests {
         }
     }
 
-    /// The most hits of all are those of a cache of half of the blocks, where LRU is within 0.1 points; another policy
-    /// leads at three of six sizes.
+    /// Half of the blocks gives the most hits, but LRU is within 0.1 points there. Another policy leads at three of six
+    /// sizes.
     #[test]
     fn it_is_not_the_largest_cache_and_the_policy_that_leads_at_most_sizes_is_named() {
         let lru = [10, 16, 51, 118, 303, 418];

@@ -113,7 +113,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     from.split_once(after).unwrap_or_else(|| panic!("no '{after}' in: {text}")).0
 }
 
-/// Says why a recommended row is no good, if another is better in what counts.
+/// Returns the reason against a recommended row, if another row is better in the measures that count.
 fn beaten(row: &ResultRow, rows: &[ResultRow]) -> Option<String> {
     let online = || rows.iter().filter(|row| is_online(row) && rule(row).is_empty());
     let worth = |row: &ResultRow| (row.hits.max(1) as f64).ln() - (wear(row).max(1) as f64).ln() / 8.0;
@@ -155,7 +155,7 @@ fn check_run(sentence: &str, rows: &[ResultRow]) -> Result<(), String> {
         return Err("lru serves other hits".to_owned());
     }
     if runs.contains(" behind ") {
-        // Runs behind rules are compared with the policies alone.
+        // Runs behind rules are compared only with runs without a rule.
         return Ok(());
     }
     let row = of(runs).ok_or(format!("{runs} did not run with {blocks} blocks"))?;
@@ -174,7 +174,7 @@ fn least_price(needed: u64, with_ram: bool) -> f64 {
     drives.chain(with_ram.then_some(ram)).fold(f64::INFINITY, f64::min)
 }
 
-/// Checks the purchase of a report, and what it serves.
+/// Checks the purchase of a report, and its hit ratio.
 fn check_purchase(sentences: &[String], trace: &Trace, rows: &[ResultRow]) -> Result<(), String> {
     let first = &sentences[0];
     let mut seen = HashSet::new();

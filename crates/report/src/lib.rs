@@ -108,7 +108,7 @@ pub struct Section {
     pub info: Info,
     /// Reuse distances of its blocks.
     pub reuse: ReuseDistances,
-    /// Its accesses over time and address, if they are to be drawn.
+    /// The accesses over time and address, if they are drawn.
     pub workload: Option<Workload>,
     /// Its results. Policies appear in the order of their first rows, sizes by number of blocks.
     pub rows: Vec<ResultRow>,

@@ -1,8 +1,9 @@
-//! Which caches are worth having: hits against erasures, and how far what can run is from the best.
+//! Finds the caches worth having: compares hits with erasures, and online with offline algorithms.
 //!
-//! A cache is on the frontier if no other of its kind hits more reads at no more erasures, or erases less at no fewer
-//! hits. The caches that can run have one frontier, those that know the future have another above it. All caches have
-//! the same RAM ([`Experiment::with_equal_ram`](flashwise_sim::experiment::Experiment::with_equal_ram)).
+//! A cache is on the frontier if no other of its kind is better. Another is better if it hits more reads at no more
+//! erasures, or needs fewer erasures at no fewer hits. Online algorithms have one frontier, offline algorithms another
+//! above it. All caches have the same RAM
+//! ([`Experiment::with_equal_ram`](flashwise_sim::experiment::Experiment::with_equal_ram)).
 
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use flashwise_sim::results::caveat;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
 
-/// Sizes where none are given.
+/// The default sizes.
 pub const SIZES: &str = "1%,2%,5%,10%,20%";
 /// The caches that can run: policies with their defaults, and some with other parameters.
 const ONLINE: [&str; 18] = [
@@ -36,11 +37,11 @@ const ONLINE: [&str; 18] = [
     "pannier",
     "pannier:copy=2",
 ];
-/// Those that know the future.
+/// Offline algorithms.
 const OFFLINE: [&str; 8] =
     ["m_t:share=10%", "m_t:share=25%", "m_t:share=50%", "m+", "c_t:share=10%", "c_t:share=25%", "c_t:share=50%", "c"];
 
-/// The algorithms that are compared where none are named: those that can run.
+/// Returns the default algorithms: those that need no future knowledge.
 pub fn online() -> impl Iterator<Item = Algorithm> {
     ONLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
 }
@@ -50,7 +51,7 @@ pub fn offline() -> impl Iterator<Item = Algorithm> {
     OFFLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
 }
 
-/// The runs to compare over `trace`: at each size the caches `online` that can run, and those that know the future.
+/// Returns the runs to compare over `trace`: at each size, the `online` algorithms and the offline ones.
 pub fn cases(trace: &Trace, online: &[Algorithm], sizes: &[Size]) -> Result<Vec<Case>, SizeError> {
     let mut cases = Vec::new();
     for size in sizes {
@@ -62,14 +63,14 @@ pub fn cases(trace: &Trace, online: &[Algorithm], sizes: &[Size]) -> Result<Vec<
     Ok(cases)
 }
 
-/// A cache, what it brings, and how fast it wears out.
+/// A cache with its hits and erasures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// The trace as the user named it.
     pub trace: String,
     /// The policy or algorithm.
     pub policy: String,
-    /// Whether it knows the future.
+    /// True for an offline algorithm.
     pub offline: bool,
     /// The cache size as the user gave it.
     pub size: String,
@@ -88,11 +89,11 @@ pub struct Point {
     /// From how short a time the erasures per day are extrapolated; none if that is a day or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caveat: Option<String>,
-    /// Whether no other cache of its kind, online or offline, is better in one and as good in the other.
+    /// True if no other cache of its kind, online or offline, is better.
     pub frontier: bool,
 }
 
-/// The points of runs on flash over `trace`, those that erase least first, with the frontiers marked.
+/// Returns the points of runs over `trace`, by ascending erasures, with the frontiers marked.
 pub fn points<'a>(trace: &Trace, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
     let point = |(run, counts): (&Run, &Endurance)| Point {
         trace: trace.name().to_owned(),

@@ -40,7 +40,7 @@ impl Purchase {
         self.endurance_bytes.is_none()
     }
 
-    /// Returns the price in words.
+    /// Formats the price.
     pub fn price(&self) -> String {
         money(self.price, &self.currency)
     }
@@ -55,7 +55,7 @@ fn cheapest(catalogue: &Catalogue, bytes: u64, with_ram: bool) -> Purchase {
         capacity_bytes: gib * GIB,
         endurance_bytes: None,
     };
-    // Of equal prices the larger drive.
+    // Of drives with equal prices, take the larger one.
     let drives = catalogue.offers.iter().rev().map(|offer| drives(offer, bytes, &catalogue.currency));
     let all = drives.chain(with_ram.then_some(ram));
     let price = |purchase: &Purchase| (purchase.price * 100.0).round() as u64;

@@ -10,7 +10,7 @@ pub fn rule(row: &ResultRow) -> &SpecText {
     row.admission.as_ref().unwrap_or(&NONE)
 }
 
-/// Erasures of a row whose wear was simulated.
+/// Returns the erasures of a row with simulated wear.
 pub fn erasures(row: &ResultRow) -> Option<u64> {
     row.endurance.as_ref()?;
     Some(row.tiers.as_ref()?.erasures)

@@ -194,7 +194,7 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
     })
 }
 
-/// Summarises the sweep in words.
+/// Describes the sweep in sentences.
 fn sentences(field: &Field, families: usize) -> Vec<String> {
     let traces = field.traces().len();
     let what = format!(

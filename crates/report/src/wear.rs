@@ -136,7 +136,7 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
         if !sizes.contains(&&row.size[..]) {
             sizes.push(&row.size);
         }
-        // A policy with a parameter has its own figures.
+        // Policies with a parameter have their own figures.
         if !policies.contains(&&row.policy[..]) && !is_point(&row.policy) {
             policies.push(&row.policy);
         }
@@ -182,7 +182,7 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
         own.filter_map(|&policy| grid.row(policy, size)).collect()
     };
     let (online, offline) = (at(false), at(true));
-    // Of equal ones the first.
+    // Of equal rows, the first wins.
     let most = |rows: &[&ResultRow]| {
         let better = |most: ResultRow, row: ResultRow| if wear(&row).rhr > wear(&most).rhr { row } else { most };
         rows.iter().map(|&row| row.clone()).reduce(better)

@@ -1,4 +1,4 @@
-//! The file descriptors of the process, of which clients leave a reserve to the server itself.
+//! The file descriptors of the process. Clients leave a reserve of them for the server itself.
 //!
 //! Linux gives each new file the lowest free number. So the number of a file shows how many are open at least, and how
 //! many are left.
@@ -57,7 +57,7 @@ pub fn is_for_others(socket: impl AsFd) -> bool {
     is_within(socket, reserve)
 }
 
-/// True if a socket of the management API takes a part of what is left to devices.
+/// True if a socket of the management API uses a descriptor reserved for devices.
 #[cfg(feature = "http")]
 pub fn is_for_devices(socket: impl AsFd) -> bool {
     is_within(socket, |limit| OWN.min(limit / 8))

@@ -1,4 +1,4 @@
-//! The limits of a server: each time that one is reached is counted, and the log says so at most once a minute.
+//! The limits of a server. Each time that a limit is reached is counted; the log reports a limit at most once a minute.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Limit {
         }
     }
 
-    /// What was reached, and what the server did.
+    /// Describes the limit and the reaction of the server.
     const fn message(self) -> &'static str {
         match self {
             Limit::Connections => "connections-max is reached: the server closes new connections at once",
@@ -113,7 +113,7 @@ impl Limits {
         }
     }
 
-    /// Counts, and returns how often the limit was reached since it was logged last if it is to be logged now.
+    /// Counts one event. If it is time for a log entry, returns the number of events since the last one.
     fn count(&self, limit: Limit, now: Instant) -> Option<u64> {
         self.0[limit as usize].lock().count(now)
     }

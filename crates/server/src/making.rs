@@ -170,7 +170,7 @@ fn check_flash(path: &Path) -> Result<(), ManageError> {
     }
     match prepare::check(path, false) {
         Err(PoolError::NotFree { path, what, can_be_wiped }) => {
-            let wipe = if can_be_wiped { "; to use it all the same and lose that, wipe it first" } else { "" };
+            let wipe = if can_be_wiped { "; to use it anyway and lose that data, wipe it first" } else { "" };
             Err(ManageError::Conflict(format!("flash: {path}: {what}{wipe}")))
         }
         checked => checked.map(drop).map_err(error),

@@ -1,4 +1,4 @@
-//! What the management API manages: the volumes of a server.
+//! The volumes of a server, as the management API sees them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ pub struct Volumes {
     pools: Arc<ServedPools>,
     own: ServedVolumes,
     clients: ServedClients,
-    /// By the volume's name.
+    /// Unfinished detaches, by the name of the volume.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
     /// The settings that were changed since the start, by the volume's name.
     changed: Mutex<HashMap<String, Settings>>,
 }
 
-/// What clients take of a server.
+/// Resources of a server that clients use.
 pub struct Load {
     /// Their connections, and how often they reached a limit.
     pub counters: Arc<Counters>,
@@ -56,8 +56,8 @@ struct Detaching {
 }
 
 impl Volumes {
-    /// Volumes that clients reach at `listening`, at `insecure` without showing who they are; `load` says what these
-    /// take.
+    /// Creates the managed volumes. Clients reach them at `listening`, and without authentication at `insecure`. `load`
+    /// returns the resources that clients use.
     pub fn new(
         served: Arc<Served>,
         listening: Vec<String>,
@@ -158,7 +158,7 @@ impl Managed for Volumes {
     }
 
     fn make_volume(&self, new: &NewVolume) -> Result<(), ManageError> {
-        // What was changed of another of its name, and how its detach went, is not of this one.
+        // The changes and the detach of an earlier volume with this name are obsolete.
         self.changed.lock().remove(&new.name);
         self.detaching.lock().remove(&new.name);
         self.own.make(new)
@@ -312,9 +312,9 @@ impl Managed for Volumes {
         let filter = Self::filter_with(&volume, changes);
         let names = volume.config().export_names();
         check_exports(filter.rules(), &names).map_err(ManageError::Invalid)?;
-        // What was said of a detached volume, that its backend alone is whole, stays true.
+        // The record says that the detached volume's backend is complete. This must stay true.
         if becomes_write_back(changes) && volume.status().state.is_without_flash() {
-            let what = "write-mode: the volume is without its flash, and what is written goes to the backend at once; \
+            let what = "write-mode: the volume has no flash, and writes go to the backend directly; \
                 found write-back, \
                         which a start with the flash has again";
             return Err(ManageError::Invalid(what.to_owned()));

@@ -10,7 +10,7 @@ use flashwise_storage::volume::Volume;
 use crate::front::iscsi::names;
 use crate::front::{Assigned, Connections, Iscsi, Right, check_client, right_over_nbd};
 use crate::manage::ManageError;
-use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, told};
+use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, access};
 use crate::manage::plan::Plan;
 use crate::served::Served;
 
@@ -122,7 +122,7 @@ impl ServedClients {
                 ));
             }
             if !own.read_only && self.iscsi.read_only_initiators.contains(name) {
-                remarks.push(format!("{name} may only read all the same: read-only-initiators names it."));
+                remarks.push(format!("{name} stays read-only: it is in read-only-initiators."));
             }
         }
         if initiators().next().is_some() {
@@ -149,17 +149,17 @@ impl Clients for ServedClients {
         let (name, export) = (shown(&client), &client.export);
         let again = match client.protocol.as_str() {
             "iscsi" => {
-                format!("Initiators log in again by themselves; to keep this one out, assign {export} to others.")
+                format!("Initiators log in again automatically; to exclude this one, assign {export} to others.")
             }
-            _ => "Nothing keeps it from coming again.".to_owned(),
+            _ => "It can connect again.".to_owned(),
         };
-        let ends = format!("The connection of {name} to {export} ends, once what it has sent is answered.");
+        let ends = format!("The connection of {name} to {export} closes after the answers to its requests.");
         Ok(Plan { does: vec![ends, again], ..Plan::default() })
     }
 
     fn disconnect(&self, number: u64) -> Result<String, ManageError> {
         let client = self.find(number)?.client;
-        let gone = || ManageError::NotFound(format!("client {number} has gone already"));
+        let gone = || ManageError::NotFound(format!("client {number} has already disconnected"));
         self.connections
             .end(&[number], PATIENCE)
             .then(|| format!("{} was disconnected from {}", shown(&client), client.export))
@@ -188,20 +188,20 @@ impl Clients for ServedClients {
         self.check(export, assigned)?;
         let configured = self.iscsi.assignments.configured(export);
         let after = assigned.or(configured.as_deref());
-        let mut does = vec![format!("{}.", told(export, after))];
+        let mut does = vec![format!("{}.", access(export, after))];
         let before = self.iscsi.assignments.of(export);
         for client in self.clients_of(export) {
             let (name, now) = (shown(&client), self.right(&client, after));
             match now {
                 _ if now == self.right(&client, before.as_deref()) => {}
                 None => does.push(format!("{name} has it open, and is disconnected.")),
-                Some(_) => does.push(format!("{name} has it open; its session ends, and it may come again.")),
+                Some(_) => does.push(format!("{name} has it open; its session ends, and it can log in again.")),
             }
         }
         does.extend(self.remarks(after.unwrap_or_default()));
         does.push(match assigned {
-            Some(_) => "This stays so over restarts, in place of what the configuration says.".to_owned(),
-            None => "This is what the configuration says.".to_owned(),
+            Some(_) => "This replaces the configuration, also after restarts.".to_owned(),
+            None => "This is the assignment of the configuration.".to_owned(),
         });
         Ok(Plan { does, ..Plan::default() })
     }
@@ -222,6 +222,6 @@ impl Clients for ServedClients {
             .filter_map(|client| client.number)
             .collect();
         self.connections.end(&changed, PATIENCE);
-        Ok(told(export, after.as_deref()))
+        Ok(access(export, after.as_deref()))
     }
 }

@@ -1,4 +1,4 @@
-//! What the management API manages: the pools of a server, whose logical disks are its exports.
+//! The pools of a server, as the management API sees them. Their logical disks are its exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ pub struct ServedPools {
     exports: Exports,
     assignments: Arc<Assignments>,
     reach: Reach,
-    /// One change of the table of exports at a time.
+    /// Serialises changes of the list of exports.
     changing: Mutex<()>,
 }
 
-/// Whether a disk that is to be added is to be wiped.
+/// True if the new disk must be wiped.
 fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
     if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
         let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
@@ -51,7 +51,7 @@ fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
     Ok(NewLogical { name, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
 }
 
-/// What changing a logical disk would do, with the mode that the change names.
+/// Plans a change of a logical disk; `mode` is the new write mode, if any.
 fn plan_alter(pool: &Pool, name: &str, change: &LogicalDiskChange, mode: Option<Mode>) -> Result<PoolPlan, PoolError> {
     let pinned = change.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose()?;
     let mut plan = pool.plan_change(name, change.size_bytes, change.cached, mode)?;
@@ -71,7 +71,7 @@ fn follow(making: &Arc<Making>, pool: &Arc<Pool>) {
 }
 
 impl ServedPools {
-    /// Pools whose logical disks are among `exports`, and assigned to initiators by `assignments`.
+    /// Creates the managed pools. Their logical disks are in `exports`, and `assignments` maps exports to initiators.
     pub(crate) fn new(
         served: Arc<Served>,
         making: Arc<Making>,
@@ -83,7 +83,7 @@ impl ServedPools {
         ServedPools { served, making, exports, assignments, reach, changing: Mutex::new(()) }
     }
 
-    /// Where a disk that is to be added is, as it is kept: it has to be found from any directory.
+    /// Returns the absolute path of a new disk, so that the stored path works from any directory.
     fn place(&self, disk: &DiskAdded) -> Result<PathBuf, ManageError> {
         self.reach.check("path", Path::new(&disk.path))?;
         std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
@@ -112,9 +112,10 @@ impl ServedPools {
         let _one = self.changing.lock();
         let pool = self.find(pool)?;
         self.check_new(new)?;
-        // What was said of another of its name, of a pool that is not here, is not said of this one.
-        let kept =
-            |error| ManageError::Failed(format!("what was said of another {} cannot be forgotten: {error}", new.name));
+        // Assignments of an earlier logical disk with this name are obsolete.
+        let kept = |error| {
+            ManageError::Failed(format!("the assignment of an earlier {} cannot be removed: {error}", new.name))
+        };
         self.assignments.forget(&new.name).map_err(kept)?;
         let disk = pool.create_logical(&logical(new)?).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
@@ -162,7 +163,7 @@ impl ServedPools {
 }
 
 impl ServedPools {
-    /// Refuses another set of disks where that cannot be kept.
+    /// Fails if the new set of disks could not be stored.
     fn check_kept(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
         match change {
             PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_) => self.making.check_kept(pool),
@@ -180,7 +181,7 @@ impl ServedPools {
         self.making.is_made_without_flash(name)
     }
 
-    /// Takes note that a volume or a pool goes on without its flash.
+    /// Records that a volume or a pool continues without its flash.
     pub(crate) fn note_detached(&self, name: &str) -> Result<(), ManageError> {
         self.making.note_detached(name)
     }
@@ -189,7 +190,7 @@ impl ServedPools {
 impl Pools for ServedPools {
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
         let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
-        // Those that a pool was started with, those that were added, and the flash.
+        // Disks of the running pools, and their flash devices.
         let pools = self.served.pools();
         let of_pools = pools.iter().flat_map(|pool| {
             let config = pool.config();
@@ -248,7 +249,7 @@ impl Pools for ServedPools {
             return Ok(());
         }
         let pool = self.find(name)?;
-        // What is refused changes nothing.
+        // A refusal has no effects.
         self.making.plan_end(&pool)?;
         self.served.remove(name);
         let ended = self.making.end(&pool);
@@ -318,7 +319,7 @@ impl Pools for ServedPools {
     fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError> {
         self.reach.check("path", Path::new(path))?;
         let info = prepare::check(Path::new(path), true).map_err(error)?;
-        // What is no disk is not taken for one.
+        // Refuses devices that cannot be a disk of a pool.
         prepare::check_size(&info).map_err(error)?;
         match info.refused {
             Some(_) => Ok(info),

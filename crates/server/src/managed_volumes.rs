@@ -36,7 +36,7 @@ impl ServedVolumes {
         ServedVolumes { served, making, exports, assignments, reach }
     }
 
-    /// True if a running server made a volume or a pool, so that no configuration has it.
+    /// True if a running server created the volume or pool, so that it is not in the configuration.
     pub fn is_made(&self, name: &str) -> bool {
         self.making.is_made(name)
     }
@@ -97,7 +97,7 @@ impl ServedVolumes {
         self.served.own_volume(name).is_none() && self.making.keeps(Kind::Volume, name)
     }
 
-    /// Removes a volume that was made here and that [`plan_end`](Self::plan_end) refuses nothing of: its backend has
+    /// Removes a volume that a running server created and that [`plan_end`](Self::plan_end) accepts: its backend has
     /// its data.
     pub fn end(&self, name: &str) -> Result<(), ManageError> {
         let Some(volume) = self.served.own_volume(name) else {

@@ -1,5 +1,5 @@
 //! The paths that requests to the management API may name: block devices, and files in certain directories. The server
-//! may run as root, so a path that a client names is not taken for what the server itself could open.
+//! may run as root, so it does not open every path that a client names.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::manage::{ManageError, NewPool, NewVolume};
 
-/// The keys of a pool or a volume whose values are paths, or may be.
+/// The keys of a pool or a volume whose values can be paths.
 const PATH_KEYS: [&str; 3] = ["flash", "cache-device", "storage-device"];
 
 /// The directories whose files requests may name.
@@ -20,8 +20,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The directories that the configuration names; without them, its state directory and those of its backends,
-    /// flashes and disks that are files.
+    /// Returns the configured directories. By default, these are the state directory and the directories of all
+    /// backends, flashes and disks that are files.
     pub fn of(config: &ServerConfig) -> Reach {
         let directories = match &config.api.directories {
             Some(directories) => directories.clone(),
@@ -55,13 +55,13 @@ impl Reach {
         )))
     }
 
-    /// Checks all paths of a pool that is to be made.
+    /// Checks all paths of a new pool.
     pub fn check_pool(&self, new: &NewPool) -> Result<(), ManageError> {
         new.disks.iter().try_for_each(|path| self.check("disks", Path::new(path)))?;
         self.check_settings(&new.settings)
     }
 
-    /// Checks all paths of a volume that is to be made.
+    /// Checks all paths of a new volume.
     pub fn check_volume(&self, new: &NewVolume) -> Result<(), ManageError> {
         self.check("backend", Path::new(&new.backend))?;
         self.check_settings(&new.settings)

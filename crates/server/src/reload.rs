@@ -4,8 +4,8 @@ use crate::config::ServerConfig;
 use crate::server::{Server, ServerError, tls_files, tokens};
 
 impl Server {
-    /// Reads TLS files and tokens again, from the paths in `config`. After a failure the old ones stay. Returns a
-    /// message for each, and for each key that needs a restart.
+    /// Reads TLS files and tokens again, from the paths in `config`. If a file is invalid, its old contents stay in
+    /// use. Returns a message for each file, and for each key that needs a restart.
     pub fn reload(&self, config: &ServerConfig) -> Vec<String> {
         let started = self.config();
         let tls = tls_files(started).and(tls_files(config)).map(|files| {

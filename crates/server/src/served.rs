@@ -63,12 +63,12 @@ impl Served {
         self.own_volumes().into_iter().find(|volume| volume.config().name == name)
     }
 
-    /// Takes up a volume that was made.
+    /// Adds a new volume.
     pub fn add_volume(&self, volume: Arc<Volume>) {
         self.volumes.write().push(volume);
     }
 
-    /// Lets go of a volume.
+    /// Removes a volume from the list.
     pub fn remove_volume(&self, name: &str) {
         self.volumes.write().retain(|volume| volume.config().name != name);
     }

@@ -36,16 +36,16 @@ use trace_runs::{Done, TraceRuns};
 /// Where cached blocks lie.
 #[derive(Clone, Debug)]
 pub enum Layout {
-    /// Nowhere: what policies decide, behind a read cache in RAM.
+    /// Policies without a layout on flash, behind a read cache in RAM.
     None {
         /// The RAM.
         ram: Ram,
     },
-    /// On modelled flash: replacement policies in place, algorithms with a layout of their own in that.
+    /// Simulated flash: replacement policies in place, and algorithms with their own layout.
     Flash(endurance::Settings),
-    /// In the log of the whole cache that a server keeps.
+    /// The log of the whole cache, as in the server.
     Log(Log),
-    /// In buckets that are evicted whole. The size of a case is that of the flash.
+    /// Buckets that are evicted whole. The size of a case is that of the flash.
     Buckets(Box<BucketSettings>, Arc<[RequestFile]>),
 }
 
@@ -54,24 +54,24 @@ pub enum Layout {
 pub struct Log {
     /// Its settings.
     pub settings: cache::settings::Settings,
-    /// The requests of each trace, in the order of the traces: as they came, with flushes and flags.
+    /// The requests of each trace, in the order of the traces, with original flushes and flags.
     pub requests: Arc<[RequestFile]>,
     /// The SSD that the log lies on, if one is simulated.
     pub ssd: Option<endurance::Settings>,
 }
 
-/// Devices of an array around the cache: what latency and lifetime are reckoned with, and what requests may wait for.
+/// The devices of an array around the cache, for latency, lifetime and waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Devices {
-    /// The devices. How large they are, cache and trace say.
+    /// The devices. Their sizes follow from cache and trace.
     pub model: ArrayModel,
-    /// What the storage holds; twice the blocks of the trace if not given.
+    /// Size of the stored data; by default twice the blocks of the trace.
     pub storage_bytes: Option<u64>,
     /// When requests come.
     pub arrivals: Arrivals,
 }
 
-/// What all cases of a simulation share.
+/// The common settings of all cases of a simulation.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Where cached blocks lie.
@@ -105,7 +105,7 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    /// The error of a cache over `trace`, one of several: whose it is must be said.
+    /// Returns the error of a cache over `trace`, with its name if there are several.
     pub(crate) fn of(self, trace: &Trace, several: bool) -> ExperimentError {
         match self {
             ExperimentError::Bucket(BucketError::Trace(error)) => ExperimentError::Trace(error),
@@ -128,7 +128,7 @@ impl Experiment {
         matches!(self.layout, Layout::None { ram: Ram::Bytes(0) }) && self.devices.is_none()
     }
 
-    /// Refuses a case of what does not go together.
+    /// Refuses a case with settings that do not go together.
     pub fn check(&self, case: &Case) -> Result<(), ExperimentError> {
         let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
         let given = [
@@ -141,7 +141,7 @@ impl Experiment {
         Ok(check(Cache::Algorithm(&case.algorithm), given)?)
     }
 
-    /// Refuses what a sample cannot tell. Of policies alone, which are no experiment, it tells all.
+    /// Refuses settings that a sample cannot simulate. A sample is enough for policies without other settings.
     pub(crate) fn check_sample(&self) -> Result<(), ExperimentError> {
         let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
         let given = [
@@ -153,7 +153,7 @@ impl Experiment {
         Ok(check(Cache::Sample, given)?)
     }
 
-    /// The whole cache of a case, if that is what runs.
+    /// Returns the whole cache of a case, if the case simulates it.
     fn whole(&self, case: &Case, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
         let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, case.algorithm.method()) else {
             return Ok(None);
@@ -169,7 +169,7 @@ impl Experiment {
         Ok(Some(Config { admission, ..config }))
     }
 
-    /// What the storage of the array holds.
+    /// Returns the size of the data stored on the array.
     pub(crate) fn storage_bytes(&self, trace: &Trace) -> u64 {
         let given = self.devices.as_ref().and_then(|devices| devices.storage_bytes);
         given.unwrap_or_else(|| storage_bytes(trace))
@@ -248,7 +248,7 @@ impl Experiment {
         }
     }
 
-    /// Whether the SSD is told what is evicted or reset.
+    /// True if the SSD receives TRIM for evicted or reset blocks.
     fn trims(&self) -> bool {
         match &self.layout {
             Layout::None { .. } | Layout::Buckets(..) => false,
@@ -262,12 +262,12 @@ impl Experiment {
 struct Prepared {
     number: usize,
     case: Case,
-    /// The whole cache, if that is what runs.
+    /// The whole cache, if the case simulates it.
     whole: Option<Config>,
     geometry: Option<Geometry>,
     setting: Option<Setting>,
     ram_bytes: u64,
-    /// Blocks of the read cache in RAM, where it is not the whole cache that has it.
+    /// Blocks of the read cache in RAM; the whole cache has its own.
     read_cache_blocks: usize,
 }
 
@@ -295,21 +295,22 @@ impl Prepared {
     }
 }
 
-/// Whether a case over `trace` can be run.
+/// Checks that a case over `trace` can run.
 ///
 /// # Errors
-/// Why not, as [`run`] has it.
+/// The error that [`run`] would return.
 pub fn fits(trace: &Trace, case: &Case, experiment: &Experiment) -> Result<(), ExperimentError> {
     experiment.check(case)?;
     Prepared::new(0, case.clone(), experiment, trace).map(drop)
 }
 
-/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases
-/// have in common is done once. `progress` is told of block accesses while they are done.
+/// Runs all cases on all cores. The runs are in the order of the cases. Work that cases share is done once. `progress`
+/// counts block accesses.
 ///
 /// # Errors
-/// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where
-/// requests wait, devices have to be a whole number, and traces may have to have times.
+/// - Settings that do not go together: see [`Experiment::check`].
+/// - Sizes that give no valid flash, and budgets that allow no insertions.
+/// - With simulated waits: fractions of devices, and for some arrivals a trace without times.
 ///
 /// # Panics
 /// If a case has a rule and the experiment no devices.

@@ -78,7 +78,7 @@ pub enum Text {
 /// A section of a page.
 pub type Section = (&'static str, &'static [Text]);
 
-/// When these pages were changed last, so that a package is the same each time it is built.
+/// Date of the last change of these pages. It is fixed, so that builds of a package are reproducible.
 const DATE: &str = "2026-11-29";
 
 fn title(name: &str, section: &str) -> Roff {
@@ -155,7 +155,7 @@ fn usage(command: &Command) -> String {
     usage.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Renders flashwise(1): what there is, and where its pages are.
+/// Renders flashwise(1): an overview with references to all pages.
 fn overview(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     let mut roff = title("flashwise", "1");
     beginning(command, &mut roff);

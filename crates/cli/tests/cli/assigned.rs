@@ -287,7 +287,7 @@ fn sessions_end_whose_right_is_changed_while_the_server_runs() {
     let (status, plan) = setting.ask("PUT", &format!("{route}?dry-run=true"), &json!({ "assigned": assigned }));
     let does = plan["does"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect::<Vec<_>>();
     assert_eq!(status, 200, "{plan}");
-    let told = "Over iSCSI, mail is for nobody; over NBD, it is for tls:client (may only read), and tls:server alone.";
+    let told = "Over iSCSI, mail is for no initiator; over NBD, it is for only tls:client (read-only) and tls:server.";
     assert_eq!(does[0], told);
     for line in [
         "127.0.0.1 with the certificate of client has it open; its session ends, and it may come again.",

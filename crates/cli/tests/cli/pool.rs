@@ -67,7 +67,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
         let made = succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
         assert!(made.starts_with("Pool tank has 3 disks with "), "{made}");
         let error = fail(path, &["pool", "create", "tank", "a.img"], 2);
-        assert!(error.contains("a.img: it belongs to a pool; to use it all the same"), "{error}");
+        assert!(error.contains("a.img: it belongs to a pool; to use it anyway"), "{error}");
         let server = serve(path);
         ask(path, &["disk", "create", "mail", "--size", "24MiB", "--striped"]);
         ask(path, &["disk", "create", "web", "--size", "8MiB", "--thick", "--uncached"]);
@@ -275,7 +275,7 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
         (
             &["--set", &flash],
             1,
-            "full.img: it holds data of an unknown kind; to use it all the same and lose that, wipe it first",
+            "full.img: it holds data of an unknown kind; to use it anyway and lose that data, wipe it first",
         ),
         (&["--set", "layout=wlfc"], 2, "pool 'new' layout: found wlfc, expected log"),
         (&["--wipe", "c.img"], 2, "--wipe: c.img is not one of the pool's disks"),
@@ -348,7 +348,7 @@ fn no_other_disk_is_wiped_than_the_one_that_was_looked_at() {
         let before = std::fs::read(&b).unwrap();
         change_places();
         let (status, _, refused) = http(path, route, tag.as_deref(), body);
-        assert_eq!((status, refused["error"].as_str()), (412, Some("it was changed meanwhile; look at it again")));
+        assert_eq!((status, refused["error"].as_str()), (412, Some("it has changed since you read it; read it again")));
         assert!(std::fs::read(&a).unwrap() == before, "{route}");
         change_places();
     }

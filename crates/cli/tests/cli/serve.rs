@@ -298,18 +298,18 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
         2,
         "--listen: found missing/nbd.sock, but no socket",
     );
-    refused(with("--backend", "other.img"), 2, "volume 'other': the flash 'cache.img' is a cache of another backend");
-    refused(with("--flash", "foreign.img"), 2, "holds something that is not a cache");
-    refused(with("--flash-size", "2MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose flash size is "));
-    refused(with("--erase-unit", "128KiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose erase unit is "));
-    refused(with("--size", "4MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose volume size is "));
+    refused(with("--backend", "other.img"), 2, "volume 'other': flash 'cache.img': found a cache of another backend");
+    refused(with("--flash", "foreign.img"), 2, "found data that is not a cache");
+    refused(with("--flash-size", "2MiB"), 2, &format!("{name}flash 'cache.img': found a cache with flash size "));
+    refused(with("--erase-unit", "128KiB"), 2, &format!("{name}flash 'cache.img': found a cache with erase unit "));
+    refused(with("--size", "4MiB"), 2, &format!("{name}flash 'cache.img': found a cache with volume size "));
     refused(with("--size", "16MiB"), 2, "volume 'disk', expected at most the size of its backend disk.img, 8MiB");
     // The backend lost its end.
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(4 << 20).unwrap();
     refused(
         with("--ram", "1MiB"),
         2,
-        &format!("{name}the backend 'disk.img' has 4194304 bytes, and its cache is of a volume of 8388608"),
+        &format!("{name}backend 'disk.img': found 4194304 bytes, expected 8388608, the volume size of its cache"),
     );
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
 

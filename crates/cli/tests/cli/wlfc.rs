@@ -214,7 +214,7 @@ fn it_runs_on_zones() {
 #[test]
 fn what_is_of_the_log_is_refused_by_name() {
     let cases = [
-        ("write-mode = \"write-through\"", "write-mode: layout wlfc is for write-back alone"),
+        ("write-mode = \"write-through\"", "write-mode: layout wlfc supports only write-back"),
         ("policy = \"lru\"", "policy: layout wlfc has no such setting"),
         ("sequential-bypass = 0", "sequential-bypass: layout wlfc has no such setting"),
         ("write-queue = \"100%\"", "write-queue: found '100%', expected a share above 0% and below 100%"),

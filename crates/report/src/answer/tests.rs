@@ -6,7 +6,7 @@ use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use super::*;
 use crate::look::Looks;
 
-/// A trace of 1000 accesses over a day, of which the given number in a thousand are to a block accessed before.
+/// A trace of 1000 accesses over a day; `reaccesses` of them are to a block accessed before.
 fn info(reaccesses: u64) -> Info {
     Info {
         trace: "t".to_owned(),
@@ -116,14 +116,13 @@ fn it_says_what_to_buy_why_and_what_that_costs() {
     assert_eq!(why, curve);
     assert_eq!(
         cost,
-        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which read-intensive 480 GB \
-         bears for more \
-         than 1,000 years; larc writes 12.5% of that, serves 25% and lets it last more than 1,000 years."
+        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, so read-intensive 480 GB \
+         would last more than 1,000 years. With larc: 12.5% of these flash writes, 25% served, more than 1,000 years."
     );
 }
 
-/// A terabyte a day on a drive of 1 TB that bears 1,380 TB: 1,380 days. The same on 375 GB that bear 20,531.25 TB:
-/// 20,531.25 days.
+/// A terabyte a day wears out a drive of 1 TB, rated for 1,380 TB, in 1,380 days. With 375 GB, rated for 20,531.25 TB,
+/// it takes 20,531.25 days.
 #[test]
 fn years_are_what_drives_are_rated_for() {
     let rows = vec![ResultRow { flash_bytes_written: 1_000_000_000_000, ..row(&("lru", 512, 300, 800)) }];
@@ -133,8 +132,8 @@ fn years_are_what_drives_are_rated_for() {
     assert_eq!(cells[0], ["1", "0.756", "1", "3.78"]);
     assert_eq!(cells[2], ["1", "30", "2.67", "56.2"]);
     assert!((answer.recommended.unwrap().years.unwrap() - 1380.0 / 365.0).abs() < 1e-9);
-    // The cheapest drive of 480 GB bears 1,825 times that.
-    assert!(answer.sentences[3].contains("bears for 2.4 years."), "{}", answer.sentences[3]);
+    // The cheapest drive of 480 GB is rated for 1,825 times that.
+    assert!(answer.sentences[3].contains("would last 2.4 years."), "{}", answer.sentences[3]);
 }
 
 #[test]
@@ -185,7 +184,7 @@ fn without_times_no_years_are_told() {
     assert_eq!(answer.certainty.verdict, "low");
 }
 
-/// What is ahead in the given number of 20 parts of the trace.
+/// Checks of 20 parts of a trace; the recommended policy leads in `ahead` of them.
 fn checks(ahead: usize, rule_hits: u64, rule_writes: u64) -> Checks {
     let epoch = |hit_ratio| Epoch { hit_ratio, ..Epoch::default() };
     let arc = ResultRow { epochs: vec![epoch(0.3); 20], ..row(&("arc", 512, 300, 800)) };
@@ -208,7 +207,7 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
         said(297, 400)
             .ends_with("14.3% as much a byte as the step before, and the rule saves 50% of the flash writes.")
     );
-    // What is better in one and as good in the other is recommended, however little it saves.
+    // A run that is better in one measure and equal in the other is recommended, however small the gain.
     assert!(said(300, 799).contains("run arc behind reject-x: it serves"), "{}", said(300, 799));
     for (hits, writes) in [(296, 400), (299, 721)] {
         assert!(said(hits, writes).contains("run arc: it serves"), "{}", said(hits, writes));
@@ -222,7 +221,7 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
              writes",
         ),
         (299, 721, "; an admission rule saves little: reject-x would serve 29.9% with 90.1% of the flash writes"),
-        // Where there is nothing to win, nothing is said: of 800 writes, 760 are 5 % fewer.
+        // Without a gain there is no sentence: 760 of 800 writes are 5 % fewer.
         (296, 761, ""),
         (200, 900, ""),
     ] {
@@ -230,7 +229,8 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
     }
 }
 
-/// Two policies write as much behind the rule: the one that hits more is recommended, whichever led alone.
+/// Two policies write equally much behind the rule. The one with more hits is recommended, even if the other leads
+/// without a rule.
 #[test]
 fn the_rule_is_recommended_before_the_policy_that_it_serves_best() {
     let again = checks(20, 297, 400);
@@ -241,13 +241,13 @@ fn the_rule_is_recommended_before_the_policy_that_it_serves_best() {
     assert_eq!(answer.recommended.unwrap().policy, "lru");
 }
 
-/// The tables name runs behind a rule by that, and what stands beside them is the policy alone.
+/// Tables mark runs behind a rule; other columns are of the policy without a rule.
 #[test]
 fn a_run_behind_a_rule_is_told_from_the_policy_alone_in_the_tables() {
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), Some(checks(20, 297, 400)));
     let (steps, drives) = (answer.steps.unwrap(), answer.drives.unwrap());
-    assert_eq!(steps.columns[3], "arc alone\nserves");
-    assert_eq!(steps.columns.last().unwrap(), "Flash writes\na day,\narc alone");
+    assert_eq!(steps.columns[3], "arc only\nserves");
+    assert_eq!(steps.columns.last().unwrap(), "Flash writes\na day,\narc only");
     assert_eq!(drives.columns[3], "arc behind\nreject-x:\nwrites a day");
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
     assert_eq!(answer.steps.unwrap().columns[3], "arc\nserves");
@@ -308,7 +308,7 @@ fn a_purchase_lasts_until_its_rated_writes() {
     assert_eq!(answer_of(timeless, vec![row(&("arc", 300, 300, 800))], None).facts[3].value, "unknown");
 }
 
-/// The whole cache keeps a part of the flash free, and has metadata on it: what is bought is the flash.
+/// The whole cache reserves part of the flash and stores metadata there. The purchase is the whole flash.
 #[test]
 fn of_the_whole_cache_the_flash_is_what_is_bought() {
     let flash = CacheFigures { flash_bytes: 64 << 20, ..CacheFigures::default() };
@@ -351,8 +351,8 @@ fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
     );
 }
 
-/// Of a sample it says how far the hits may be off, and which policies that can run it does not tell from the
-/// recommended one: arc with 300 of 1,000 hits, larc with 250, lru with 200.
+/// The answer from a sample gives the error of the hits, and names the online policies within that error of the
+/// recommended one. Of 1,000 accesses, arc hits 300, larc 250 and lru 200.
 #[test]
 fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
     let of = |margin: f64, caveat: Option<&str>| {

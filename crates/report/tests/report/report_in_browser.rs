@@ -360,7 +360,7 @@ fn the_answer_is_printed_on_one_page() {
     let runs = Runs { policies, sizes: "1%,2%,5%,10%,20%,50%", epoch: None };
     let page = render(&report(&[("/a/path/of/some/length/traces/server.csv.zst", 3000)], &runs)).unwrap();
     let answer = page.split_once("<div class=\"answer\">").unwrap().1.split_once("<nav").unwrap().0;
-    for part in ["What each step of size buys", "How fast drives wear out", "Certainty: "] {
+    for part in ["Gain of each step of size", "How fast drives wear out", "Certainty: "] {
         assert!(answer.contains(part), "{part}");
     }
     let alone = "<style>@media print { .answer ~ *, .made, footer { display: none !important; } }</style></head>";

@@ -1,11 +1,11 @@
-//! What a configuration says that another does not.
+//! //! Differences between two configurations.
 
 use std::collections::BTreeSet;
 
 use super::document::{Entry, Tables};
 use super::{Section, ServerConfig};
 
-/// Keys that a running server takes over when it is told to, by table.
+/// Keys that a reload applies to the running server, by table.
 const RELOADED: [(&str, &str); 6] = [
     ("", "log-level"),
     ("[api] ", "token-file"),
@@ -16,8 +16,7 @@ const RELOADED: [(&str, &str); 6] = [
 ];
 
 impl ServerConfig {
-    /// The keys whose values differ from those of a `newer` configuration and that a running server does not take over,
-    /// such as `[limits] connections-max`.
+    /// Returns the keys that differ in a `newer` configuration and need a restart, such as `[limits] connections-max`.
     pub fn needs_restart(&self, newer: &ServerConfig) -> Vec<String> {
         let (old, new) = (&self.given, &newer.given);
         let sections = [
@@ -36,7 +35,7 @@ impl ServerConfig {
         }
         let names: BTreeSet<&str> =
             self.volumes.iter().chain(&newer.volumes).map(|volume| volume.name.as_str()).collect();
-        // Those that were made while the server ran, it has.
+        // Volumes and pools of the state directory are already served.
         for name in names.into_iter().filter(|name| !self.is_made(name) && !newer.is_made(name)) {
             match (volume(old, self, name), volume(new, newer, name)) {
                 (Some(old), Some(new)) => {
@@ -69,7 +68,7 @@ fn volume<'a>(tables: &'a Tables, config: &ServerConfig, name: &str) -> Option<&
     Some(tables.entries(Section::Volume(number)))
 }
 
-/// Keys that only one of two tables has, or with another value.
+/// Returns the keys that differ, or that only one of two tables has.
 fn differing<'a>(old: &'a [Entry], new: &'a [Entry]) -> BTreeSet<&'a str> {
     let value =
         |entries: &'a [Entry], key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value);

@@ -1,4 +1,4 @@
-//! What must hold between the keys of a configuration.
+//! Checks between the keys of a configuration.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use flashwise_storage::pool::PoolConfig;
 use flashwise_storage::volume::{VolumeConfig, check_exports};
 use flashwise_storage::wlfc::start::check_units;
 
-/// All that is wrong between the keys; of each volume and pool what is found first.
+/// Returns all errors between keys; for each volume and pool, only the first.
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigError> {
     let mut wrong = Vec::new();
     if config.listen.is_empty() {
@@ -42,12 +42,12 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     let of_api = config.api.address().and_then(|address| check_api(address, &config.api).err());
     wrong.extend(of_api.map(|problem| origin.refuse(Section::Api, "listen", problem)));
     if config.api.read_token_file.is_some() && config.api.token_file.is_none() {
-        wrong.push(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
+        wrong.push(origin.missing(Section::Api, "token-file", "the token for changes, besides the read-only token"));
     }
     wrong.extend(check_tls(config, origin).err());
     wrong.extend(check_iscsi(config, origin).err());
     if config.volumes.is_empty() && config.pools.is_empty() && config.api.address().is_none() {
-        let expected = "at least one table [[volume]] or [[pool]], or the management API, by which pools are made";
+        let expected = "at least one table [[volume]] or [[pool]], or the management API, which can create them";
         wrong.push(origin.missing(Section::Server, "[[volume]]", expected));
     }
     let mut names = HashMap::new();
@@ -69,7 +69,7 @@ fn check_api(text: &str, api: &Api) -> Result<(), String> {
     }
     match address {
         Address::Tcp(..) if api.token_file.is_none() => Err(format!(
-            "found '{text}' without a token-file, so that every user of this machine could change everything; expected \
+            "found '{text}' without a token-file, so every user of this machine could change everything; expected \
              a token-file \
              too, or unix:PATH"
         )),
@@ -80,7 +80,7 @@ fn check_api(text: &str, api: &Api) -> Result<(), String> {
 fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let section = Section::Pool(number);
     if pool.cache.name.is_empty() {
-        return Err(origin.missing(section, "name", "the name that the pool was made with"));
+        return Err(origin.missing(section, "name", "the name of the pool"));
     }
     if pool.disks.is_empty() {
         return Err(origin.missing(section, "disks", "the pool's disks: block devices or regular files"));
@@ -131,7 +131,7 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
     let iscsi = &config.iscsi;
     let missing = |key, expected| Err(origin.missing(Section::Iscsi, key, expected));
     match (&iscsi.chap_name, &iscsi.chap_secret_file) {
-        (Some(_), None) => return missing("chap-secret-file", "the file of the secret, as there is a chap-name"),
+        (Some(_), None) => return missing("chap-secret-file", "the file of the secret for this chap-name"),
         (None, Some(_)) => return missing("chap-name", "the name that goes with the chap-secret-file"),
         _ => {}
     }
@@ -139,10 +139,7 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
         (Some(_), None) => return missing("mutual-chap-secret-file", "the file of the target's own secret"),
         (None, Some(_)) => return missing("mutual-chap-name", "the name that goes with the mutual-chap-secret-file"),
         (Some(_), Some(_)) if iscsi.chap_name.is_none() => {
-            return missing(
-                "chap-name",
-                "a name and a secret of initiators: the target proves itself only to those that do",
-            );
+            return missing("chap-name", "a name and a secret of initiators, which mutual CHAP needs");
         }
         _ => {}
     }
@@ -159,7 +156,7 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
         if let Some(volume) = config.volumes.iter().find(|volume| volume.aliases.contains(export)) {
             let own = &volume.name;
             let problem = format!(
-                "found '{export}', which is an alias of '{own}'; expected '{own}', which is for all of its names"
+                "found '{export}', which is an alias of '{own}'; expected '{own}', which covers all of its names"
             );
             return Err(origin.refuse(Section::Iscsi, "assign", problem));
         }
@@ -171,7 +168,7 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
     for (key, names) in named {
         let is_shut_out = |name: &&&String| iscsi.initiators.as_ref().is_some_and(|admitted| !admitted.contains(name));
         if let Some(name) = names.iter().find(is_shut_out) {
-            let problem = format!("found '{name}', which may not log in; expected names that initiators has too");
+            let problem = format!("found '{name}', which may not log in; expected a name from the key initiators");
             return Err(origin.refuse(Section::Iscsi, key, problem));
         }
     }
@@ -188,7 +185,7 @@ fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Refuses a name that is taken. `taken` has the names of the volumes before, with their numbers.
+/// Refuses a duplicate name. `taken` has the names of the previous volumes, with their numbers.
 fn check_names(
     number: usize,
     volume: &VolumeConfig,
@@ -235,9 +232,9 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
 fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     volume.cache.check().map_err(|error| origin.refuse(section, &error.key, error.problem))?;
     if volume.flash.as_os_str().is_empty() && volume.flash_size_bytes.is_some() {
-        return Err(origin.missing(section, "flash", "the flash that flash-size is about"));
+        return Err(origin.missing(section, "flash", "the flash with this flash-size"));
     }
-    // Zones that are there say themselves how large they are.
+    // Existing zones define their own size.
     if let Some(bytes) = volume.flash_size_bytes {
         match volume.flash_zones {
             Some(Zoning { size, .. }) => check_zones(bytes, size),
@@ -249,10 +246,10 @@ fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> 
     check_layout(section, volume, origin)
 }
 
-/// What goes with the layout of buckets.
+/// Checks the settings that only one layout has.
 fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
-    // All of them are named at once, at the place of the first.
+    // One error names all of them, at the place of the first.
     let refuse_others = |given: &[&str], layout: &str, what_has: &str| match given {
         [] => Ok(()),
         [key] => refuse(key, &format!("{layout} has no such setting; {what_has}")),
@@ -261,7 +258,7 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
         }
     };
     if volume.layout == Layout::Log {
-        // Older examples give them with their defaults, which mean nothing.
+        // Older examples set them to their defaults, which have no effect.
         let is_given = |setting: &&Setting| {
             !setting.is_of(Layout::Log) && volume.cache.given(setting).is_some_and(|value| *value != setting.default())
         };
@@ -269,20 +266,13 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
         return refuse_others(&given, "layout log", "layout wlfc does");
     }
     if volume.flash.as_os_str().is_empty() {
-        return Err(origin.missing(section, "flash", "the flash that layout wlfc is about"));
+        return Err(origin.missing(section, "flash", "the flash that layout wlfc needs"));
     }
     if volume.cache.mode() != Mode::WriteBack {
-        return refuse(
-            "write-mode",
-            "layout wlfc is for write-back alone: its buckets are what was written and is not written back",
-        );
+        return refuse("write-mode", "layout wlfc supports only write-back: its buckets hold dirty blocks");
     }
     if volume.discard {
-        return refuse(
-            "discard",
-            "layout wlfc does not discard: what is behind a bucket's first page may be missed until that is gone for \
-             good",
-        );
+        return refuse("discard", "layout wlfc does not support discards");
     }
     let (key, unit) = match volume.flash_zones {
         Some(zoning) => ("flash-zones", zoning.capacity),
@@ -305,7 +295,7 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     refuse_others(&given, "layout wlfc", &format!("it has {}", listed(&all)))
 }
 
-/// Whether a file of this many zones can hold a cache, of which two have superblocks.
+/// Refuses a file with too few zones for a cache, which needs two for superblocks.
 fn check_zones(bytes: u64, zone_bytes: u64) -> Result<(), String> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let (zones, zones_min) = (bytes / zone_bytes, u64::from(Geometry::UNITS_MIN) + 1);
@@ -316,7 +306,7 @@ fn check_zones(bytes: u64, zone_bytes: u64) -> Result<(), String> {
     Err(format!("found {found}, which is {zones} zones of {zone}; expected at least {zones_min}, {expected}"))
 }
 
-/// Whether a flash of `bytes` can hold a cache.
+/// Refuses a flash that is too small or too large for a cache.
 pub(super) fn check_flash_size(bytes: u64, erase_unit_bytes: u64) -> Result<(), String> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let (units, unit) = (bytes / erase_unit_bytes, shown(erase_unit_bytes));

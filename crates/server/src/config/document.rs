@@ -1,4 +1,4 @@
-//! A TOML document as tables of keys and values with their lines.
+//! Parses a TOML document into tables of keys and values with their lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,20 +30,19 @@ pub(super) struct Tables {
     iscsi: Vec<Entry>,
     alerts: Vec<Entry>,
     pub volumes: Vec<Vec<Entry>>,
-    /// Where the tables of the volumes begin.
+    /// Lines where the tables of the volumes begin.
     pub volume_lines: Vec<usize>,
     pub pools: Vec<Vec<Entry>>,
-    /// Where the tables of the pools begin.
+    /// Lines where the tables of the pools begin.
     pub pool_lines: Vec<usize>,
-    /// Those of the volumes and pools that no document has, by their number, and the file that has them, if one does
-    /// yet.
+    /// Volumes and pools that no document has, by number, with their file in the state directory, if it exists yet.
     pub made: BTreeMap<(Kind, usize), Option<PathBuf>>,
 }
 
 const TABLES: [&str; 7] = ["api", "tls", "limits", "iscsi", "alerts", "volume", "pool"];
 
 impl Tables {
-    /// Takes a TOML document apart.
+    /// Parses a TOML document.
     pub fn parse(path: &Path, text: &str) -> Result<Tables, ConfigError> {
         let refused = |malformed: Malformed| {
             let Malformed { line, message } = malformed;
@@ -80,7 +79,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The tables of what flags say.
+    /// Converts flags to tables.
     pub fn from_flags(flags: Flags) -> Tables {
         let plain = |entries: Vec<(&'static str, String)>| {
             let entry =

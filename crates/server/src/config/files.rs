@@ -1,4 +1,4 @@
-//! What must hold of the files and devices that a configuration names.
+//! Checks of the files and devices that a configuration names.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -23,7 +23,7 @@ use flashwise_storage::disk::zoned::may_have_zones;
 use flashwise_storage::record::segments::Names;
 use flashwise_storage::volume::VolumeConfig;
 
-/// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
+/// Checks the files. Disables discards on regular files unless the configuration enables them.
 pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     check_readable(config, origin)?;
     check_directories(config, origin).map_err(|(section, key, problem)| origin.refuse(section, key, problem))?;
@@ -33,7 +33,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     for (number, volume) in config.volumes.iter_mut().enumerate() {
         let section = Section::Volume(number);
         if let Some(problem) = missing(volume).filter(|_| !is_alone || origin.was_made(section)) {
-            // The others are served.
+            // The other volumes and pools are served.
             config.missing.push((volume.name.clone(), origin.refuse(section, problem.0, problem.1).to_string()));
             continue;
         }
@@ -53,8 +53,8 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     for (number, pool) in config.pools.iter_mut().enumerate() {
         let section = Section::Pool(number);
         let whose = format!("pool '{}'", pool.cache.name);
-        // One that was made before may lack what it is made of by now, which keeps nobody else from being served:
-        // opening it says what.
+        // A volume that a running server created may have lost its devices since. Opening it reports that, and the
+        // others are served.
         let was_made = origin.was_made(section);
         let is_found = |path: &Path| !was_made || FileId::of(path).is_ok();
         for path in pool.disks.iter().filter(|path| is_found(path)) {
@@ -92,7 +92,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     Ok(())
 }
 
-/// Checks the devices of a volume, and takes note of them. Returns whether its flash is a block device.
+/// Checks and registers the devices of a volume. Returns true if its flash is a block device.
 fn check_of_volume(
     used: &mut HashMap<FileId, String>,
     origin: &Origin<'_>,
@@ -107,7 +107,7 @@ fn check_of_volume(
     check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))
 }
 
-/// Takes note of a file that is used; refuses one that is used twice. An empty path is none.
+/// Registers a used file, or refuses one that is used twice. Ignores an empty path.
 fn take(
     used: &mut HashMap<FileId, String>,
     origin: &Origin<'_>,
@@ -132,7 +132,7 @@ fn take(
     Ok(())
 }
 
-/// What tells one file from another, whatever names they have.
+/// Identifies a file, independent of its names.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum FileId {
     Device(u64),
@@ -140,7 +140,7 @@ enum FileId {
         device: u64,
         inode: u64,
     },
-    /// Not there yet.
+    /// The file does not exist yet.
     Path(PathBuf),
 }
 
@@ -209,7 +209,7 @@ fn has_iscsi_for_others(config: &ServerConfig) -> bool {
     endpoints.into_iter().any(|endpoint| endpoint.protocol.guarded && !endpoint.address.is_local())
 }
 
-/// Refuses what is no token, or is too short for an address that other machines reach.
+/// Refuses an invalid token, and one too short for an address that other machines can reach.
 fn check_token(config: &ServerConfig, token: &str) -> Result<(), Problem> {
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(
@@ -229,7 +229,7 @@ fn check_token(config: &ServerConfig, token: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Looks at the directories and sockets that the server itself uses.
+/// Checks the directories and sockets of the server itself.
 fn check_directories(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), (Section, &'static str, Problem)> {
     let state = &config.state_directory;
     let there = state.ancestors().find_map(|folder| folder.canonicalize().ok());
@@ -252,7 +252,7 @@ fn check_directories(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), (
         front::Address::Unix(path) => Some((Section::Server, path)),
         front::Address::Tcp { .. } => None,
     });
-    // The default depends on who starts the server.
+    // The default depends on the user who starts the server.
     let is_given = origin.tables.entries(Section::Api).iter().any(|entry| entry.key == "listen");
     let of_api = match config.api.address().map(str::parse) {
         Some(Ok(Address::Unix(path))) if is_given => Some((Section::Api, path)),
@@ -264,8 +264,8 @@ fn check_directories(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), (
     Ok(())
 }
 
-/// Refuses the path of a Unix socket where none can be. A socket that is there already belongs to a server that runs,
-/// or was killed.
+/// Refuses a path where no Unix socket can be created. An existing socket belongs to a running server, or to one that
+/// was killed.
 fn check_socket(path: &Path) -> Result<(), Problem> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
@@ -280,7 +280,7 @@ fn check_socket(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// Refuses a directory in which nothing can be made.
+/// Refuses a directory that cannot be written.
 fn check_folder(folder: &Path, what: &str) -> Result<(), Problem> {
     let refuse = |why: &dyn std::fmt::Display| Err(format!("but no {what} can be made in {}: {why}", folder.display()));
     match rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
@@ -304,7 +304,7 @@ fn size(path: &Path, metadata: &Metadata) -> io::Result<u64> {
     if metadata.is_file() { Ok(metadata.len()) } else { std::fs::File::open(path)?.seek(SeekFrom::End(0)) }
 }
 
-/// The size of a file or device, if it is there.
+/// Returns the size and metadata of a file or device, or `None` if it does not exist.
 fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, KeyProblem> {
     let found = |what: String| (key, format!("found {}, {what}", path.display()));
     let metadata = match std::fs::metadata(path) {
@@ -324,7 +324,7 @@ fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, Ke
     }
 }
 
-/// No file is made where a device should be.
+/// Refuses to create a regular file below `/dev`.
 fn refuse_missing_device(key: &'static str, path: &Path) -> Result<(), KeyProblem> {
     if !device::names_a_device(path) {
         return Ok(());
@@ -336,7 +336,7 @@ fn refuse_missing_device(key: &'static str, path: &Path) -> Result<(), KeyProble
     Err((key, problem))
 }
 
-/// Returns the problem if the backend, or the device of the flash, does not exist.
+/// Returns an error if the backend, or the device of the flash, does not exist.
 fn missing(volume: &VolumeConfig) -> Option<KeyProblem> {
     if matches!(examine("backend", &volume.backend), Ok(None)) {
         return check_backend(volume).err();
@@ -352,7 +352,7 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
     let backend = volume.backend.display();
     let Some((bytes, _)) = examine("backend", &volume.backend)? else {
         refuse_missing_device("backend", &volume.backend)?;
-        // An empty one would pass for what a cache on the flash belongs to, or would be refused beside it.
+        // An empty file would be accepted as the backend of the cache on the flash, or refused next to it.
         let hint = match volume.flash.exists() {
             true => "its flash may hold a cache of it",
             false => "`truncate --size SIZE FILE` makes an empty one",
@@ -384,7 +384,7 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
     }
 }
 
-/// Whether the flash is a block device.
+/// Checks the flash. Returns true if it is a block device.
 fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
     if volume.flash.as_os_str().is_empty() {
         return Ok(false);
@@ -392,7 +392,7 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let flash = volume.flash.display();
     if volume.flash.is_dir() && may_have_zones(&volume.flash) {
-        // A zonefs: what its zones have to be, opening them says.
+        // This is a zonefs. Opening it checks its zones.
         return Ok(false);
     }
     let examined = examine("flash", &volume.flash)?;
@@ -412,7 +412,7 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
         (Some((bytes, metadata)), wanted) => {
             let is_device = metadata.file_type().is_block_device();
             match wanted {
-                // What their number has to be, opening them says.
+                // Opening the device checks its zones.
                 _ if may_have_zones(&volume.flash) => Ok(is_device),
                 Some(wanted) if wanted > bytes => {
                     let problem =

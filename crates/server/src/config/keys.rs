@@ -1,6 +1,6 @@
-//! The keys of a configuration: one row each, with its default and what it sets. `docs/flashwise.toml` explains them to
-//! users.
-// A row of the table is one line: what it sets.
+//! The keys of a configuration: one row each, with its default and the setting it assigns. `docs/flashwise.toml`
+//! explains them to users.
+// Each row of a table is one line.
 #![allow(clippy::unit_arg)]
 
 use std::borrow::Cow;
@@ -28,24 +28,23 @@ use flashwise_storage::volume::VolumeConfig;
 pub struct Key<T> {
     /// Its name.
     pub name: &'static str,
-    /// The value that it has where none is given, as in TOML without quotes; none for a key that may be absent or must
-    /// be given.
+    /// The default, as in TOML without quotes; `None` for a key that is optional or required.
     pub default: Option<Cow<'static, str>>,
     set: Set<T>,
 }
 
 /// How a key is set.
 enum Set<T> {
-    /// The default too is set by it.
+    /// By a function, which also sets the default.
     By(fn(&mut T, &Value) -> Result<(), Problem>),
-    /// As one of the cache's settings, which have their defaults themselves.
+    /// As a setting of the cache, which has its own default.
     Setting(&'static Setting, fn(&mut T) -> &mut Settings),
-    /// As a key of volumes, of one that is inside.
+    /// As a key of the volume inside a pool.
     Inside(fn(&mut VolumeConfig, &Value) -> Result<(), Problem>, fn(&mut T) -> &mut VolumeConfig),
 }
 
 impl<T> Key<T> {
-    /// Sets what the key stands for.
+    /// Assigns a value to the setting.
     pub fn set(&self, target: &mut T, value: &Value) -> Result<(), Problem> {
         match &self.set {
             Set::By(set) => set(target, value),
@@ -77,7 +76,7 @@ const fn key<T>(
     Key { name, default, set: Set::By(set) }
 }
 
-/// A key of a volume, whose default is what a volume is [made](VolumeConfig::of) with, in the words of `shown`.
+/// A key of a volume whose default comes from [`VolumeConfig::of`], formatted by `shown`.
 fn made(
     name: &'static str,
     shown: fn(&VolumeConfig) -> String,
@@ -250,7 +249,7 @@ fn check_initiators<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(
     }
 }
 
-/// Keys of each `[[volume]]`: its devices, the settings of its cache, and what else there is.
+/// Keys of each `[[volume]]`: devices, settings of the cache, and others.
 pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     let of_setting = |setting: &'static Setting| Key {
         name: setting.name(),
@@ -260,10 +259,10 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     device_keys().into_iter().chain(SETTINGS.iter().map(of_setting)).chain(other_keys()).collect()
 });
 
-/// What a pool has in the place of these keys of a volume.
+/// Keys of a volume that a pool does not have.
 const NOT_OF_POOLS: [&str; 6] = ["name", "aliases", "backend", "backend-id", "size", "layout"];
 
-/// Keys of each `[[pool]]`: its disks, and of its one cache what a volume has.
+/// Keys of each `[[pool]]`: its disks, and the keys of a volume for its cache.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     let own = [
         key("name", None, |pool: &mut PoolConfig, value| {
@@ -281,10 +280,10 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
         }),
         key("layout", Some("log"), |_, value| match value.word(&Layout::NAMES)? {
             Layout::Log => Ok(()),
-            Layout::Wlfc => Err(
-                "found wlfc, expected log: a pool grows with its disks, and the size of what has layout wlfc is fixed"
-                    .to_owned(),
-            ),
+            Layout::Wlfc => {
+                Err("found wlfc, expected log: a pool grows with its disks, and layout wlfc has a fixed size"
+                    .to_owned())
+            }
         }),
     ];
     let is_of_pools = |key: &&Key<VolumeConfig>| match &key.set {

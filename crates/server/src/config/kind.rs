@@ -16,7 +16,7 @@ impl Kind {
     /// Both of them.
     pub const ALL: [Kind; 2] = [Kind::Volume, Kind::Pool];
 
-    /// The file in the state directory that has those of this kind.
+    /// Returns the file in the state directory that has the volumes or pools of this kind.
     pub fn path(self, state_directory: &Path) -> PathBuf {
         state_directory.join(format!("{}.json", self.many()))
     }

@@ -26,7 +26,7 @@ pub struct Made {
     /// Keys of its table in a configuration with their values as text, such as `ram` and `512MiB`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// A pool's UUID once it is being deleted: who is interrupted goes on with that at the next start.
+    /// A pool's UUID during its deletion. After an interruption, the next start completes the deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Uuid>,
 }
@@ -40,15 +40,15 @@ impl Made {
         std::iter::once(entry("name", Value::Text(self.name.clone()))).chain(disks).chain(others).collect()
     }
 
-    /// Has it go on without its flash.
+    /// Removes the flash.
     pub fn leave_flash_out(&mut self) {
         self.settings.retain(|key, _| !key.starts_with("flash"));
     }
 }
 
-/// Those that are kept.
+/// Reads the volumes or pools from the state directory.
 pub fn read(state_directory: &Path, kind: Kind) -> io::Result<Vec<Made>> {
-    // Who may not look there has made none.
+    // Without access to the directory, this user has created none.
     if !kept::can_look_into(state_directory) {
         return Ok(Vec::new());
     }
@@ -63,7 +63,7 @@ pub fn read(state_directory: &Path, kind: Kind) -> io::Result<Vec<Made>> {
     Ok(all)
 }
 
-/// Refuses where others than these are there.
+/// Fails if the file contains other entries.
 pub fn check_unchanged(state_directory: &Path, kind: Kind, left: &Vec<Made>) -> io::Result<()> {
     kept::check_unchanged(&kind.path(state_directory), kind.many(), left)
 }
@@ -73,7 +73,7 @@ pub fn write(state_directory: &Path, kind: Kind, all: &[Made]) -> io::Result<()>
     kept::write(&kind.path(state_directory), &all)
 }
 
-/// Keeps that a volume or a pool goes on without its flash; nothing where it was not made by a running server.
+/// Removes the flash of a volume or pool, durably. Does nothing if no running server created it.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -102,7 +102,7 @@ impl Tables {
         self.of_kind(kind).push(made.entries());
     }
 
-    /// Takes up one that was made, unless it is being deleted, or the document has one of its name.
+    /// Adds a volume or pool of the state directory, unless it is being deleted or the document has the same name.
     pub(super) fn add_made(&mut self, kind: Kind, made: &Made, path: Option<PathBuf>) {
         let has_name = |entries: &Vec<Entry>| {
             entries.iter().any(|entry| entry.key == "name" && entry.value.text().is_ok_and(|name| name == made.name))

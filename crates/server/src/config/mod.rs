@@ -1,14 +1,14 @@
 //! The configuration of a server: a TOML file (TOML 1.1), or flags for one volume.
 //!
-//! | file | holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `keys.rs` | every key, its default and what it sets |
-//! | `value.rs` | what values may look like |
-//! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
-//! | `changes.rs` | what a configuration says that another does not |
-//! | `made.rs` | volumes and pools that were made while a server ran |
-//! | `consistency.rs` | what must hold between keys |
-//! | `files.rs` | what must hold of the files and devices that are named |
+//! | `keys.rs` | every key, its default and its setting |
+//! | `value.rs` | parsing of values |
+//! | `document.rs` | parsing of TOML into tables, keys and values with their lines |
+//! | `changes.rs` | differences between two configurations |
+//! | `made.rs` | volumes and pools that a running server created |
+//! | `consistency.rs` | checks between keys |
+//! | `files.rs` | checks of files and devices |
 
 mod changes;
 mod consistency;
@@ -40,46 +40,46 @@ use crate::front;
 use crate::manage::{AlertOptions, default_socket};
 use crate::secret::{self, CONFIGURATION_BYTES_MAX};
 
-/// What a server is made of.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where clients connect, as NBD or iSCSI URIs without an export.
     pub listen: Vec<String>,
-    /// Whether NBD may listen where other machines can connect without a certificate.
+    /// True if NBD without certificates may listen where other machines can connect.
     pub insecure: bool,
-    /// What every request is recorded to, if anything: the path that the files are
-    /// [named](flashwise_storage::record::segments::Names) after.
+    /// The path that [names](flashwise_storage::record::segments::Names) the files of the recording, if requests are
+    /// recorded.
     pub record: Option<PathBuf>,
-    /// Where the records of backends are kept that have no room for their own.
+    /// Directory for the records of backends that have no room for their own.
     pub state_directory: PathBuf,
-    /// What is told on standard error: what is at least as grave.
+    /// The least severe level that is logged on standard error.
     pub log_level: LevelFilter,
-    /// What the recording may take.
+    /// Limits of the recording.
     pub record_limits: record::Limits,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
     pub tls: Tls,
-    /// What clients may take.
+    /// Limits for clients.
     pub limits: Limits,
-    /// Who may come over iSCSI.
+    /// Access over iSCSI.
     pub iscsi: Iscsi,
-    /// Where alerts go, and what raises them.
+    /// Destinations and thresholds of alerts.
     pub alerts: AlertOptions,
-    /// The volumes: those of the configuration, then those that were [made] while a server ran.
+    /// The volumes of the configuration, then those [created by a running server](made).
     pub volumes: Vec<VolumeConfig>,
-    /// The pools: those of the configuration, then those that were [made] while a server ran.
+    /// The pools of the configuration, then those [created by a running server](made).
     pub pools: Vec<PoolConfig>,
-    /// The volumes in the file of the state directory, with those that a table of the configuration replaces.
+    /// All volumes in the file of the state directory, including those that a table of the configuration replaces.
     pub made_volumes: Vec<made::Made>,
-    /// The same for pools.
+    /// All pools in the file of the state directory, including those that a table of the configuration replaces.
     pub made_pools: Vec<made::Made>,
     /// The names of volumes whose backend or flash device does not exist, with the error. Empty unless there are other
     /// volumes or pools.
     pub missing: Vec<(String, String)>,
-    /// The file that it was read from, unless it is of flags.
+    /// The configuration file, or `None` for flags.
     pub path: Option<PathBuf>,
-    /// What it was made of.
+    /// The parsed tables, to compare them with a newer configuration.
     given: Tables,
 }
 
@@ -88,28 +88,28 @@ pub struct ServerConfig {
 pub struct Api {
     /// `HOST:PORT`, `unix:PATH`, or `off`.
     pub listen: String,
-    /// The file that holds the token that clients must show.
+    /// The file with the token that clients must send.
     pub token_file: Option<PathBuf>,
-    /// The file that holds the token of those who may only look.
+    /// The file with the token for read-only access.
     pub read_token_file: Option<PathBuf>,
-    /// The directories whose files requests may name; without them, those of the files that the configuration names.
+    /// The directories whose files requests may name. `None` means the directories of the files in the configuration.
     pub directories: Option<Vec<PathBuf>>,
 }
 
 impl Api {
-    /// Where it listens, if it does.
+    /// Returns the address, or `None` if the API is off.
     pub fn address(&self) -> Option<&str> {
         (self.listen != "off").then_some(self.listen.as_str())
     }
 }
 
-/// Whether NBD connections are encrypted.
+/// Encryption of NBD connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// Never.
     #[default]
     Off,
-    /// If the client wants it.
+    /// If the client requests it.
     Allowed,
     /// Always.
     Required,
@@ -118,18 +118,18 @@ pub enum TlsMode {
 /// Encryption of NBD connections; files are in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Whether there is any.
+    /// When connections are encrypted.
     pub mode: TlsMode,
-    /// The server's certificate, there unless `mode` is off.
+    /// The server's certificate; set unless `mode` is off.
     pub certificate: Option<PathBuf>,
-    /// Its private key, there unless `mode` is off.
+    /// Its private key; set unless `mode` is off.
     pub key: Option<PathBuf>,
-    /// Authorities that clients' certificates must come from.
+    /// Authorities that must have signed the certificates of clients.
     pub client_authorities: Option<PathBuf>,
 }
 
 impl ServerConfig {
-    /// The addresses where clients come from other machines without having to show who they are.
+    /// Returns the addresses that other machines can reach without authentication.
     pub fn open_to_all(&self) -> impl Iterator<Item = &String> {
         let shows_who = self.tls.mode == TlsMode::Required && self.tls.client_authorities.is_some();
         let is_open =
@@ -139,54 +139,54 @@ impl ServerConfig {
 }
 
 impl Tls {
-    /// Whether clients can show certificates.
+    /// True if clients can authenticate with certificates.
     pub fn asks_clients(&self) -> bool {
         self.mode != TlsMode::Off && self.client_authorities.is_some()
     }
 }
 
-/// What clients may take.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections at a time.
+    /// Maximum number of connections.
     pub connections_max: usize,
-    /// Most requests of one connection that are not answered yet.
+    /// Maximum number of unanswered requests per connection.
     pub requests_in_flight_max: usize,
-    /// Most bytes that one connection's requests and answers hold.
+    /// Maximum number of bytes that the requests and answers of one connection hold.
     pub bytes_in_flight_max: usize,
-    /// Most bytes that the requests and answers of all connections hold.
+    /// Maximum number of bytes that the requests and answers of all connections hold.
     pub memory_max: usize,
-    /// How long a client may take to open an export.
+    /// Time in which a client must open an export.
     pub handshake_time_max_us: u64,
 }
 
-/// Who may come over iSCSI, and how they prove who they are.
+/// Access over iSCSI, and authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Iscsi {
-    /// Names of the initiators that may log in; none where all may.
+    /// Names of the initiators that may log in; `None` admits all.
     pub initiators: Option<Vec<String>>,
-    /// Names of those that may read only.
+    /// Names of read-only initiators.
     pub read_only_initiators: Vec<String>,
-    /// Exports that are for the clients alone that they are assigned to.
+    /// Exports that only their assigned clients can open.
     pub assignments: Vec<crate::front::Assignment>,
-    /// The name that initiators give by CHAP.
+    /// The CHAP name of initiators.
     pub chap_name: Option<String>,
-    /// The file that holds the secret that they prove to know.
+    /// The file with the CHAP secret of initiators.
     pub chap_secret_file: Option<PathBuf>,
-    /// The name that the target gives by CHAP.
+    /// The CHAP name of the target.
     pub mutual_chap_name: Option<String>,
-    /// The file that holds the secret that the target proves to know.
+    /// The file with the CHAP secret of the target.
     pub mutual_chap_secret_file: Option<PathBuf>,
 }
 
 impl Iscsi {
-    /// Whether those who come are named, or prove who they are.
+    /// True if access is limited to named or authenticated initiators.
     pub fn guards(&self) -> bool {
         self.initiators.is_some() || self.chap_secret_file.is_some()
     }
 }
 
-/// Why a configuration is refused.
+/// An error in a configuration.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ConfigError {
@@ -207,7 +207,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Refuses where something is wrong.
+    /// Returns an error if there is any.
     fn refuse_if_any(mut wrong: Vec<ConfigError>) -> Result<(), ConfigError> {
         match wrong.len() {
             0 => Ok(()),
@@ -217,27 +217,27 @@ impl ConfigError {
     }
 }
 
-/// Where in a configuration something is.
+/// A position in a configuration, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A key in a file.
     Key {
         /// The file.
         path: PathBuf,
-        /// Its line, where the key is there.
+        /// Its line, if the file has the key.
         line: Option<usize>,
-        /// The table: empty for the keys before the first, else with brackets.
+        /// The table in brackets; empty for the keys before the first table.
         table: String,
         /// The key.
         key: String,
     },
     /// A flag.
     Flag(String),
-    /// A key of a volume or a pool that was made while the server ran.
+    /// A key of a volume or a pool that a running server created.
     Made {
-        /// The file that has it, if one does yet.
+        /// Its file, if it exists yet.
         path: Option<PathBuf>,
-        /// A volume or a pool.
+        /// Volume or pool.
         kind: made::Kind,
         /// Its name.
         name: String,
@@ -279,7 +279,7 @@ enum Section {
     Pool(usize),
 }
 
-/// Where a configuration comes from, to name the place of what is wrong with it.
+/// The source of a configuration, for the positions in error messages.
 struct Origin<'a> {
     path: Option<&'a Path>,
     tables: &'a Tables,
@@ -319,7 +319,7 @@ impl Origin<'_> {
         Place::Key { path: path.to_owned(), line, table, key: key.to_owned() }
     }
 
-    /// Returns the kind of a section that no document has, and the file that has it.
+    /// Returns the kind and the file of a volume or pool that is not in the document.
     fn made(&self, section: Section) -> Option<(made::Kind, &Option<PathBuf>)> {
         let (kind, number) = match section {
             Section::Volume(number) => (made::Kind::Volume, number),
@@ -329,12 +329,12 @@ impl Origin<'_> {
         self.tables.made.get(&(kind, number)).map(|path| (kind, path))
     }
 
-    /// True if an earlier run made this: that it cannot be served keeps nothing else from being served.
+    /// True if an earlier run created this, so that its failure must not prevent others from being served.
     fn was_made(&self, section: Section) -> bool {
         self.made(section).is_some_and(|(_, path)| path.is_some())
     }
 
-    /// One of several tables: by its name, or by its number where it has none.
+    /// Formats one of several tables: by its name, or else by its number.
     fn one_of(&self, table: &str, section: Section, number: usize) -> String {
         let entries = self.tables.entries(section);
         match entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok()) {
@@ -351,7 +351,7 @@ impl Origin<'_> {
         ConfigError::Missing { place: self.place(section, key), expected }
     }
 
-    /// Sets the defaults of `keys`, then what the table gives; what is wrong in it is added to `wrong`.
+    /// Sets the defaults of `keys`, then the values of the table. Adds errors to `wrong`.
     fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T, wrong: &mut Vec<ConfigError>) {
         for key in keys {
             if let Some(default) = &key.default {
@@ -372,14 +372,14 @@ impl Origin<'_> {
 }
 
 impl ServerConfig {
-    /// Reads and checks a configuration file, and takes up the pools that were made while a server ran with its state
+    /// Reads and checks a configuration file. Adds the volumes and pools that a running server created, from the state
     /// directory.
     pub fn read(path: &Path) -> Result<ServerConfig, ConfigError> {
         ServerConfig::read_with(path, ServerConfig::checked)
     }
 
-    /// As [`read`](Self::read), without looking at the files that it names: who uses some of them is not kept from it
-    /// by others.
+    /// Like [`read`](Self::read), without checks of the named files: a command that uses some files must not fail
+    /// because of others.
     pub fn read_alone(path: &Path) -> Result<ServerConfig, ConfigError> {
         ServerConfig::read_with(path, ServerConfig::consistent)
     }
@@ -397,7 +397,7 @@ impl ServerConfig {
         let mut kept = Vec::new();
         for kind in made::Kind::ALL {
             let all = match made::read(&folder, kind) {
-                // A file in the place of the directory is refused with its key, when files are looked at.
+                // A later check of the state directory reports this file with its key.
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
                 all => all.map_err(ConfigError::Kept)?,
             };
@@ -410,15 +410,13 @@ impl ServerConfig {
         Ok(ServerConfig { made_volumes: next(), made_pools: next(), ..config })
     }
 
-    /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices.
-    /// Errors speak of `path`.
+    /// Parses a configuration in TOML. Reads no files except descriptions of devices. Error messages name `path`.
     pub fn parse(path: &Path, text: &str) -> Result<ServerConfig, ConfigError> {
         let tables = Tables::parse(path, text)?;
         ServerConfig::consistent(&Origin { path: Some(path), tables: &tables })
     }
 
-    /// The configuration of a server with one volume, from flags: keys without dashes and values, for the server
-    /// itself, its API and the volume.
+    /// Creates the configuration of a server with one volume from flags: keys without dashes, with values.
     pub fn from_flags(flags: Flags) -> Result<ServerConfig, ConfigError> {
         let tables = Tables::from_flags(flags);
         ServerConfig::checked(&Origin { path: None, tables: &tables })
@@ -461,7 +459,7 @@ impl ServerConfig {
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);
-            // Buckets have RAM only if it is given.
+            // Buckets have RAM only if it is configured.
             let has_ram = origin.tables.entries(Section::Volume(number)).iter().any(|entry| entry.key == "ram");
             if volume.layout == Layout::Wlfc && !has_ram {
                 volume.cache.read("ram", "0").expect("a volume may have no RAM");
@@ -480,7 +478,7 @@ impl ServerConfig {
             let socket = || format!("unix:{}", default_socket(&config.state_directory).display());
             config.api.listen = if cfg!(feature = "http") { socket() } else { "off".to_owned() };
         }
-        // What must hold between keys is looked at once each is right by itself.
+        // Checks between keys need valid values of each key.
         ConfigError::refuse_if_any(wrong)?;
         ConfigError::refuse_if_any(consistency::check(&config, origin))?;
         Ok(config)

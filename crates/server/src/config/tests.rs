@@ -1,4 +1,4 @@
-//! Tests of configurations: what is refused and with which words, and that the example has every key.
+//! Tests of configurations: refused values with their messages, and the example file, which has every key.
 
 use std::collections::BTreeSet;
 
@@ -132,7 +132,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((config.limits.connections_max, config.limits.bytes_in_flight_max), (4096, 64 << 20));
     assert_eq!((config.limits.requests_in_flight_max, config.limits.handshake_time_max_us), (128, 60_000_000));
     let volume = &config.volumes[0];
-    // What the settings of the cache are by default stands with their table.
+    // The defaults of the cache's settings are in their table.
     assert_eq!((volume.cache.erase_unit_bytes(), volume.cache.ram_bytes()), (2 << 20, 128 << 20));
     assert_eq!((volume.cache.mode(), volume.backend_delay_us), (Mode::WriteBack, 0));
     assert_eq!((volume.direct_io, volume.warranty_years, volume.aliases.len()), (true, 5.0, 0));
@@ -233,7 +233,7 @@ fn all_that_is_wrong_is_told_at_once() {
         assert!(error.starts_with(begins), "{error}");
     }
     assert_eq!(errors.len(), begins.len(), "{errors:#?}");
-    // What must hold between keys too: of each volume what is found first.
+    // Errors between keys: the first of each volume.
     let between = refusal("[[volume]]\nname = 'b'\n[[volume]]\nname = 'c'\n");
     let begins = [
         "flashwise.toml: listen: is missing",

@@ -1,4 +1,4 @@
-//! Values as users write them, in TOML or after a flag, read as what a key takes.
+//! Values as users write them, in TOML or after a flag, and their conversion to the types of keys.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use flashwise_device::{ArrayError, tier_of_option};
 /// A value that was given to a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// What follows a flag: text that may stand for anything.
+    /// The text after a flag, which can have any type.
     Plain(String),
     /// A TOML string.
     Text(String),
@@ -29,7 +29,7 @@ pub enum Value {
     Date(String),
 }
 
-/// What is wrong with a value: what was found and what was expected.
+/// An error message: the value found and the value expected.
 pub type Problem = String;
 
 impl fmt::Display for Value {
@@ -72,7 +72,7 @@ impl Value {
         }
     }
 
-    /// Texts; one alone needs no array.
+    /// A list of texts; a single text needs no array.
     pub fn texts(&self) -> Result<Vec<String>, Problem> {
         match self {
             Value::List(values) => values.iter().map(Value::text).collect(),
@@ -145,7 +145,7 @@ impl Value {
         }
     }
 
-    /// One of some words.
+    /// One of several words.
     pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, Problem> {
         match self.as_text() {
             Some(text) => word(text, words),
@@ -153,7 +153,7 @@ impl Value {
         }
     }
 
-    /// As a setting of the cache takes it.
+    /// The value in the form that a setting of the cache takes.
     pub fn given(&self) -> Given<'_> {
         match self {
             Value::Plain(text) | Value::Text(text) => Given::Text(text),

@@ -19,8 +19,8 @@ static TURNS_LEFT: LazyLock<AtomicUsize> =
 /// After more than this number of single requests in a row, the client is assumed to wait for each reply.
 const ALONE_MIN: u32 = 8;
 
-/// Detects a client that makes one request at a time. Its connection may wait for a device itself, because no further
-/// request is delayed.
+/// Detects a client that waits for each answer before its next request. Its connection can wait for a device itself,
+/// because no further request is delayed.
 #[derive(Debug, Default)]
 pub struct Solitude {
     alone: u32,

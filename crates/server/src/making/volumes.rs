@@ -101,8 +101,8 @@ impl Making {
         Ok(opened)
     }
 
-    /// Refuses to remove a volume that is of the configuration, in use, or not whole without its flash; else says what
-    /// that would do.
+    /// Describes the effect of removing a volume. Refuses a volume of the configuration, and one that is in use or
+    /// needs its flash.
     pub fn plan_end_volume(&self, status: &VolumeStatus) -> Result<Plan, ManageError> {
         let name = &status.name;
         let conflict = |what: String| Err(ManageError::Conflict(format!("volume '{name}' {what}")));

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::front::uri_parts::split_host;
 
-/// The TCP port where none is given.
+/// The default TCP port.
 pub const DEFAULT_PORT: u16 = 9470;
 /// The file name of the socket where no address is given.
 const SOCKET: &str = "api.sock";
@@ -25,7 +25,7 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// user's.
 fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let given = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
-    // Of several, separated by colons, the first.
+    // The service manager separates several directories with colons; the first is used.
     let of_service = given.split(':').next().filter(|path| !path.is_empty()).map(PathBuf::from);
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
     let of_user = of_user.map(|path| PathBuf::from(path).join("flashwise"));
@@ -68,7 +68,7 @@ fn is_socket(path: &Path) -> bool {
 pub enum Address {
     /// Host and port.
     Tcp(String, u16),
-    /// A socket in the file system, for the user of the server alone.
+    /// A socket in the file system that only the server's user can open.
     Unix(PathBuf),
 }
 
@@ -110,9 +110,9 @@ impl fmt::Display for Address {
 /// A socket that listens.
 #[derive(Debug)]
 pub enum Listener {
-    /// On TCP.
+    /// A TCP socket.
     Tcp(TcpListener),
-    /// In the file system.
+    /// A socket in the file system.
     Unix(UnixListener, SocketFile),
 }
 
@@ -122,7 +122,7 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // If somebody else took it away, it is gone as well.
+        // If another process removed the file, this fails without consequences.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -152,14 +152,14 @@ impl Address {
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
     if let Some(directory) = path.parent().filter(|directory| is_runtime_directory(directory)) {
-        // Binding says why if this fails.
+        // If this fails, the bind reports the error.
         let _ = DirBuilder::new().mode(0o755).create(directory);
     }
     if path.symlink_metadata().is_ok() && !is_socket(path) {
         let what = "found a file that is not a socket; remove it or choose another path";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
     }
-    // What a server that was killed left behind is in the way; one that answers is another server.
+    // A killed server leaves its socket file behind. If the socket answers, another server is running.
     if is_socket(path) && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     {
         std::fs::remove_file(path)?;

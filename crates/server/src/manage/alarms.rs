@@ -78,8 +78,7 @@ impl Alarms {
         Alarms { options, volumes: HashMap::new() }
     }
 
-    /// Looks at the volumes; reports each alarm when it is raised and when it ends: the volume, the severity and a
-    /// text.
+    /// Checks the volumes. Reports each alarm when it is raised and when it ends: volume, severity, text.
     pub fn look(&mut self, now_seconds: u64, volumes: &[VolumeStatus], mut report: impl FnMut(&str, Severity, String)) {
         self.volumes.retain(|name, _| volumes.iter().any(|volume| volume.name == *name));
         for status in volumes {
@@ -127,7 +126,7 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
 }
 
 impl Seen {
-    /// Raises an alarm, or ends it; returns what there is to report.
+    /// Raises or ends an alarm; returns the text to report, if that is news.
     fn set(&mut self, kind: Kind, found: Option<String>, ended: &str) -> Option<(Severity, String)> {
         let is_raised = self.raised.contains(&kind);
         match found {

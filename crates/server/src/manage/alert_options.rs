@@ -1,8 +1,8 @@
-//! Where alerts go, and what raises one besides faults.
+//! Destinations of alerts, and thresholds of optional alerts.
 
 use std::path::PathBuf;
 
-/// Where alerts go, and what raises one besides faults.
+/// Destinations of alerts, and thresholds of optional alerts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlertOptions {
     /// Address that gets each alert as a POST of JSON.

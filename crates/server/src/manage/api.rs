@@ -1,4 +1,4 @@
-//! The API while it runs: its listener, its threads, and what it keeps.
+//! The running API: its listener, threads and history.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use super::sessions::Sessions;
 use super::{AlertOptions, ApiError, Managed, Options, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
-/// Threads for calls of [`Managed`], which wait for locks and devices; three are left for health checks, the look at
-/// each second and alerts.
+/// Threads for calls of [`Managed`], which wait for locks and devices. Three are reserved for health checks, the status
+/// of each second, and alerts.
 const BLOCKING_THREADS_MAX: usize = PERFORMED_MAX + 3;
-/// What is being answered when the API stops has this long.
+/// Time for unfinished answers when the API stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Tokens {
@@ -37,7 +37,7 @@ impl Tokens {
         let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         let tokens = [
             (&self.change, "the token of the management API"),
-            (&self.read, "the token of the management API for those who only look"),
+            (&self.read, "the read-only token of the management API"),
         ];
         for (token, whose) in tokens {
             if !token.iter().all(good) {
@@ -54,7 +54,7 @@ impl Tokens {
     }
 }
 
-/// The socket of an API that does not answer yet: who connects waits until it does.
+/// The socket of an API that is not yet served: clients wait until it is.
 #[derive(Debug)]
 pub struct Listening {
     listener: Listener,
@@ -104,8 +104,8 @@ impl Api {
         Self::serve(Listening::at(address, options.tokens)?, options.history, options.alerts, server)
     }
 
-    /// Answers those who connected and who will. The file `history` keeps the figures of the last 30 days; where there
-    /// is none, they are forgotten with the process.
+    /// Serves present and future connections. The file `history` keeps the figures of the last 30 days; without it,
+    /// they end with the process.
     pub fn serve(
         listening: Listening,
         history: Option<PathBuf>,
@@ -141,14 +141,14 @@ impl Api {
         Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
     }
 
-    /// Where it listens, with the port that was chosen where 0 was asked for.
+    /// Returns the address, with the chosen port if port 0 was requested.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Asks for other tokens from now on, each where one is asked for, and signs everybody out.
+    /// Replaces the tokens and ends all sessions of browsers.
     pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
-        // It is a number already, so that nobody is asked.
+        // The address is numeric, so no name server is needed.
         tokens.check(&self.address.resolved().unwrap_or_default())?;
         for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
             if let (Some(current), Some(new)) = (current, new) {
@@ -159,11 +159,11 @@ impl Api {
         Ok(())
     }
 
-    /// Stops listening, and waits some seconds for what is being answered. Not to be called by what it manages.
+    /// Stops listening, and waits some seconds for unfinished answers. Must not be called by [`Managed`].
     pub fn stop(mut self) {
         self.stopping.send_replace(true);
         if let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) {
-            // Who is not done by then is cut off.
+            // Connections that are still busy are closed.
             let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
         }
         self.live.happened(None, Severity::Info, "The server was stopped");

@@ -1,4 +1,4 @@
-//! What can be changed of a volume while it runs, as the JSON object that a client sends.
+//! The settings that can change while a volume runs, as the JSON object that a client sends.
 
 use flashwise_core::cache::settings::{Given, Setting, Settings};
 use flashwise_core::options::{Kind, Parameter};
@@ -7,10 +7,10 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaT
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Reads a JSON object: settings to change with their values.
+/// Reads a JSON object of settings with their new values.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// A message about the first invalid setting.
 pub fn parse(json: &[u8]) -> Result<Settings, String> {
     let example = "expected an object such as {\"policy\": \"larc\"}";
     let value: Value = serde_json::from_slice(json).map_err(|error| format!("not JSON ({error}), {example}"))?;
@@ -47,7 +47,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What `PATCH` takes: settings to change, at least one.
+/// Body of `PATCH`: at least one setting.
 pub struct Changes;
 
 impl ToSchema for Changes {
@@ -59,7 +59,7 @@ impl ToSchema for Changes {
 impl PartialSchema for Changes {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new().schema_type(Type::Object);
-        let object = object.description(Some("What `PATCH` takes: settings to change, at least one."));
+        let object = object.description(Some("Settings to change, at least one."));
         let with = |object: ObjectBuilder, setting: &Setting| object.property(setting.name(), schema_of(setting));
         RefOr::T(Setting::settable().fold(object, with).into())
     }
@@ -97,7 +97,7 @@ mod tests {
         settings.given(Setting::named(name)).map(ToString::to_string).unwrap_or_default()
     }
 
-    /// The default of each setting that can be changed, as JSON has it in text, and as a number where it is one.
+    /// The default of each setting that can change, as text in JSON, and as a number if it is one.
     #[test]
     fn all_settings_are_read_and_described() {
         let description = serde_json::to_value(Changes::schema()).unwrap();

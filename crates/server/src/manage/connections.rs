@@ -40,7 +40,7 @@ pub enum Accepting {
 }
 
 impl Accepting {
-    /// Hands a listener to the runtime, in whose context this is called.
+    /// Registers a listener with the runtime. Must be called in the runtime's context.
     pub fn new(listener: Listener) -> io::Result<Accepting> {
         Ok(match listener {
             Listener::Tcp(listener) => Accepting::Tcp(tokio::net::TcpListener::from_std(listener)?),
@@ -49,7 +49,7 @@ impl Accepting {
     }
 }
 
-/// Serves connections until `stopping` changes; then until those that are open have their answers.
+/// Serves connections until `stopping` changes; then until the open connections have their answers.
 pub async fn serve(accepting: Accepting, router: Router, stopping: watch::Receiver<bool>, places: Arc<Places>) {
     match accepting {
         Accepting::Tcp(listener) => {
@@ -120,7 +120,7 @@ where
     let connection = server.serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        // An error is the client's: there is nobody else to tell.
+        // Errors of a connection concern only its client.
         _ = connection.as_mut() => {}
         () = place.closed() => {}
         _ = stopping.changed() => {

@@ -1,12 +1,12 @@
-//! Access to the management API: by the user at the other end of its Unix socket, by a token, or by the cookie of a
-//! page.
+//! Access control of the management API: by the user of its Unix socket, by a token, or by the cookie of a page.
 //!
-//! Source: RFC 6750 (bearer tokens), unix(7) (SO_PEERCRED). Over the Unix socket root and the server's own user may do
-//! everything. Over TCP every user of the machine can connect, so a token or the cookie of a page that was opened is
-//! needed. Web pages of others reach loopback too: by a name that they make resolve to it (DNS rebinding), which the
-//! `Host` header gives away, or by sending requests whose answers they cannot read, which the `Origin` header gives
-//! away. A browser sends a cookie by itself; a change that bears one must therefore come from this server's own page.
-//! The token for reading shows everything and changes nothing.
+//! Source: RFC 6750 (bearer tokens), unix(7) (SO_PEERCRED). Over the Unix socket, root and the server's own user may do
+//! everything. Over TCP, every user of the machine can connect, so a request needs a token or a session cookie.
+//!
+//! Foreign web pages reach loopback, too. With DNS rebinding, their own name resolves to it; the `Host` header shows
+//! that. Or they send requests whose answers they cannot read; the `Origin` header shows that. A browser adds cookies
+//! automatically, so a change with a cookie must come from this server's own page. The read-only token shows everything
+//! and changes nothing.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -26,14 +26,14 @@ use crate::limits::Repeated;
 pub struct Refusal {
     /// The status of the answer.
     pub status: StatusCode,
-    /// What was found and what was expected, for people.
+    /// The value found and the value expected.
     pub error: String,
 }
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
-    /// A process of this machine, over the API's Unix socket; nothing is known of it if the system does not say.
+    /// A process of this machine, over the API's Unix socket; `None` if the system does not identify it.
     Unix(Option<Process>),
     /// Over TCP, from this address.
     Tcp(SocketAddr),
@@ -59,14 +59,14 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What the sender of a request may do, and who it is, for the log.
+/// The sender of a request: its permission, and its name in the log.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// What it may do.
+    /// Its permission.
     pub right: Right,
-    /// Who it is.
+    /// Its name.
     pub name: String,
-    /// True if a cookie says so, which a browser sends by itself.
+    /// True if the permission comes from a cookie, which a browser adds automatically.
     pub by_cookie: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct Guard {
     pub refused: Mutex<Repeated>,
 }
 
-/// Where one signs in and out.
+/// The path of requests that sign in and out.
 const SESSION: &str = "/v1/session";
 /// Where the address of a page is asked for, which has the right of the request.
 const PAGE: &str = "/v1/page";
@@ -95,7 +95,7 @@ pub(super) fn is_health(path: &str) -> bool {
     ["/healthz", "/readyz"].contains(&path)
 }
 
-/// Requests that need no credential: they tell nothing of the server, or sign in.
+/// True for requests that need no credential: they reveal nothing about the server, or sign in.
 pub(super) fn is_open(method: &Method, path: &str) -> bool {
     is_health(path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
 }
@@ -134,10 +134,10 @@ impl Guard {
         }
         let same_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
         if client.by_cookie && !same_site && !headers.contains_key(ORIGIN) {
-            return forbidden("a change that bears a cookie must come from the server's own page".to_owned());
+            return forbidden("a change with a cookie must come from the server's own page".to_owned());
         }
         if client.right == Right::Look && ![SESSION, PAGE].contains(&uri.path()) {
-            return forbidden("this token is for looking; what changes something needs the other one".to_owned());
+            return forbidden("this token is read-only; a change needs the token for changes".to_owned());
         }
         Ok(Some(client))
     }
@@ -159,8 +159,8 @@ impl Guard {
         }
     }
 
-    /// The sender of a request with these headers; none if it has no credential that counts. A token that is shown
-    /// counts alone, so that a wrong one is refused.
+    /// Returns the sender of a request with these headers, or `None` without a valid credential. A request with a token
+    /// is judged only by that, so a wrong token is refused.
     pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Client> {
         if self.token.is_some()
             && let Some(given) = headers.get(AUTHORIZATION)
@@ -194,13 +194,13 @@ impl Guard {
     }
 }
 
-/// Whether a `Host` header names this machine, in words or as an address, with or without a port.
+/// True if a `Host` header names this machine, by name or address, with or without a port.
 fn is_this_machine(host: &str) -> bool {
     let (name, _) = split_host(host).unwrap_or_default();
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
 }
 
-/// Whether packets to this address stay on this machine.
+/// True if packets to this address stay on this machine.
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -274,7 +274,7 @@ mod tests {
                 assert_eq!(check_of(&peer, &guard, Method::POST, "/v1/disks/wipe", &[]), refused, "{peer}");
                 assert_eq!(check_of(&peer, &guard, Method::GET, "/healthz", &[]), 200, "{peer}");
             }
-            // A token that is shown counts alone.
+            // A token takes precedence over a cookie.
             let wrong = [("authorization", "Bearer sesam")];
             let expected = if token.is_some() { 401 } else { 200 };
             assert_eq!(check_of(&unix(0), &guard, Method::GET, "/v1/status", &wrong), expected);
@@ -357,7 +357,7 @@ mod tests {
             }
             assert_eq!(check(&guard, Method::DELETE, SESSION, sent), 200);
         }
-        // Who has signed in to look, and bears the other token, may change.
+        // A request with a read-only session and the other token may change settings.
         assert_eq!(check(&guard, Method::POST, "/v1/flush", &[cookie, ("authorization", "Bearer sesame")]), 200);
         assert_eq!(check(&guard, Method::GET, "/v1/status", &[("authorization", "Bearer peek")]), 401);
     }

@@ -1,8 +1,8 @@
-//! What the figures of each volume were lately, by the second, the minute and the half hour, and what happened: in
-//! bounded memory, and in a file.
+//! The recent figures of each volume, per second, minute and half hour, and the recent events: in memory with a fixed
+//! limit, and in a file.
 //!
-//! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a
-//! percentile of a minute is of that minute and no mean of means.
+//! At the end of each step, a series compares the counters with those at its start. So rates and percentiles of a
+//! minute come from its own counts, not from means of seconds.
 
 mod events;
 mod store;
@@ -54,7 +54,7 @@ impl Range {
     }
 }
 
-/// What a client asks of the history.
+/// Query of a client for the history.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -73,7 +73,7 @@ pub struct Past {
     pub points: Vec<Point>,
 }
 
-/// What a volume did in one step.
+/// The activity of a volume in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Point {
@@ -91,8 +91,8 @@ pub struct Point {
     pub flash_written_bytes_per_second: f64,
     /// Reads served from RAM or flash, 0 to 1; absent where nothing was read.
     pub read_hit_ratio: Option<f64>,
-    /// Median of the reads and writes of this step, interpolated between the bounds of the metrics' histogram; absent
-    /// where there were none.
+    /// Median latency of the step's reads and writes, interpolated within the buckets of the histogram; absent without
+    /// requests.
     pub latency_p50_us: Option<f64>,
     /// Their 99th percentile, in the same way.
     pub latency_p99_us: Option<f64>,
@@ -144,7 +144,7 @@ impl Look {
         }
     }
 
-    /// What happened from an earlier look to this one.
+    /// Returns the activity since an earlier look.
     fn since(&self, before: &Look) -> Point {
         let seconds = self.time_seconds.saturating_sub(before.time_seconds).max(1) as f64;
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
@@ -176,7 +176,8 @@ impl Look {
     }
 }
 
-/// The value below which this share of what was counted lies, even between the bounds of its bucket.
+/// Returns the value below which this share of the counts lies. Counts are spread evenly over the range of their
+/// bucket.
 pub(super) fn quantile(buckets: &[LatencyBucket], share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let wanted = all as f64 * share;
@@ -208,10 +209,10 @@ impl Series {
     }
 }
 
-/// By the volume's name, one for each range.
+/// By the volume's name; one series for each range.
 type Volumes = HashMap<String, [Series; Range::ALL.len()]>;
 
-/// What a file holds, as it is read.
+/// The contents of a file, as they are read.
 #[derive(Default)]
 struct Kept {
     volumes: Volumes,
@@ -235,13 +236,13 @@ pub struct History {
     /// Allocated bytes of each pool at the last look.
     used: Mutex<HashMap<String, u64>>,
     events: Mutex<Events>,
-    /// Where it is kept, if it is.
+    /// The file, if there is one.
     store: Mutex<Option<Store>>,
 }
 
 impl History {
-    /// The history that is kept in a file, and what there is to say of it. Where the file cannot be used, the history
-    /// is forgotten with the process; one that is damaged is put aside.
+    /// Reads the history from a file. Also returns a message if the file cannot be used, so that the history ends with
+    /// the process. A damaged file is renamed.
     pub fn kept_in(path: &Path, now_seconds: u64) -> (History, Option<String>) {
         let shown = path.display();
         let history = History::default();
@@ -252,7 +253,7 @@ impl History {
                 match begun.and_then(|aside| history.open(path, now_seconds).map(|()| aside)) {
                     Ok(aside) => {
                         let aside = aside.display();
-                        let text = format!("the history in {shown} is damaged: {what}; it is put aside as {aside}");
+                        let text = format!("the history in {shown} is damaged: {what}; it was renamed to {aside}");
                         return (history, Some(text));
                     }
                     Err(error) => error,
@@ -271,22 +272,22 @@ impl History {
         Ok(())
     }
 
-    /// Takes down what happened.
+    /// Records an event.
     pub fn happened(&self, event: Event) -> Event {
         self.events.lock().add(event)
     }
 
-    /// What happened after the event of that number, oldest first.
+    /// Returns the events after the event with this number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
         self.events.lock().after(number)
     }
 
-    /// Whether something happened that is not in the file yet, where there is one.
+    /// True if there are events that are not in the file yet.
     pub fn has_new_events(&self) -> bool {
         self.events.lock().has_new() && self.store.lock().is_some()
     }
 
-    /// Writes to the file what is not there yet, durably. After a failure nothing more is written, and the log says so.
+    /// Writes new points and events to the file, durably. After a failure it logs the error and writes no more.
     pub fn keep(&self, now_seconds: u64) {
         let mut store = self.store.lock();
         let Some(open) = store.as_ref() else { return };
@@ -304,7 +305,7 @@ impl History {
         }
     }
 
-    /// Looks at the volumes; to be called once a second.
+    /// Records the counters of the volumes; called once a second.
     pub fn look(&self, time_seconds: u64, volumes: &[VolumeStatus]) {
         let (mut histories, used) = (self.volumes.lock(), self.used.lock());
         for status in volumes {
@@ -332,7 +333,7 @@ impl History {
         *self.used.lock() = used;
     }
 
-    /// The past of a volume; empty where it was not looked at twice yet.
+    /// Returns the past of a volume; empty before the second look.
     pub fn of(&self, volume: &str, range: Range) -> Past {
         let points =
             self.volumes.lock().get(volume).map(|history| history[range as usize].points.iter().copied().collect());
@@ -347,8 +348,8 @@ mod tests {
     use super::*;
 
     fn status(seconds: u64) -> VolumeStatus {
-        // Each second: 10 reads of two blocks, 15 of the 20 hits, of which 9 take 20 us at most and one 200 us; 4
-        // writes of one block.
+        // Each second: 10 reads of two blocks, and 4 writes of one block. Of the 20 blocks read, 15 hit. Of the 10
+        // reads, 9 take at most 20 us, and one takes 200 us.
         let bucket = |us_max, count| LatencyBucket { us_max, count: count * seconds };
         let latency = |operation: &str, count, buckets| LatencyStatus {
             operation: operation.to_owned(),
@@ -434,7 +435,7 @@ mod tests {
         (10_000..=10_121).for_each(|time| history.look(time, &[status(time)]));
         history.keep(10_121);
         let last = history.of("one", Range::Minutes).points[120];
-        // One server at a time keeps its history there.
+        // Only one server can write a history file.
         let (_, told) = History::kept_in(&path, 0);
         let expected =
             format!("the history is not kept in {}: another process keeps its history there", path.display());
@@ -445,7 +446,7 @@ mod tests {
         assert_eq!(times(&history, Range::Minutes), (10_001..=10_121).collect::<Vec<_>>());
         assert_eq!(times(&history, Range::Day), [10_060, 10_120]);
         assert_eq!(history.of("one", Range::Minutes).points[120], last);
-        // It goes on, with a gap and with no point for the time in between.
+        // The series continues after a gap, without points for the time in between.
         (10_300..=10_302).for_each(|time| history.look(time, &[status(time - 10_000)]));
         assert_eq!(times(&history, Range::Minutes)[120..], [10_121, 10_301, 10_302]);
         history.keep(10_302);
@@ -472,7 +473,7 @@ mod tests {
             assert!(history.has_new_events());
             history.keep(8);
             assert!(!history.has_new_events());
-            // What came after the last look is lost with a process that is killed.
+            // A killed process loses the events after the last look.
             history.happened(event("never kept"));
         }
         let (history, _) = History::kept_in(&path, 0);
@@ -520,7 +521,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let (history, told) = History::kept_in(&path, 1300);
             let told = told.unwrap_or_else(|| panic!("{what}"));
-            assert!(told.contains("is damaged: ") && told.contains("it is put aside as"), "{what}: {told}");
+            assert!(told.contains("is damaged: ") && told.contains("it was renamed to"), "{what}: {told}");
             assert_eq!(std::fs::read(folder.path().join("history.redb.damaged")).unwrap(), bytes, "{what}");
             assert!(times(&history, Range::Minutes).is_empty());
             (2000..=2010).for_each(|time| history.look(time, &[status(time)]));

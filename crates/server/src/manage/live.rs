@@ -1,4 +1,4 @@
-//! What a page that is open sees: the status of each second and what happened, as a stream of events.
+//! The live data of an open page: the status of each second, and events.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,16 +16,16 @@ use super::history::{Event, History, Severity};
 use super::news::News;
 use super::notify::Notifier;
 
-/// How often the volumes are looked at.
+/// Time between two looks at the volumes.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often disks are looked at, and pools now and then.
+/// Time between two looks at the disks; the pools are checked less often.
 const NEWS_PERIOD: Duration = Duration::from_secs(5);
-/// How often the history is written to its file, unless something happened: who is killed loses so much of it.
+/// Maximum time between two writes of the history, so a killed process loses at most this. Events are written sooner.
 const KEPT_SECONDS: u64 = 60;
 
-/// What is known of the last days.
+/// The current status, and the history.
 pub struct Live {
-    /// The figures of each volume over time, and what happened.
+    /// The history of figures and events.
     pub history: History,
     now: watch::Sender<Arc<ServerStatus>>,
     /// Sends alerts.
@@ -49,18 +49,18 @@ impl Live {
             tracing::warn!(event = "history-not-saved", "{told}");
             live.happened(None, Severity::Warning, told);
         }
-        // What is told of earlier runs as well needs to be told apart.
+        // Separates the events of earlier runs.
         live.happened(None, Severity::Info, "The server was started");
         live
     }
 
-    /// Takes down what happened, and sends it if it is an alert.
+    /// Records an event, and sends it if it is an alert.
     pub fn happened(&self, volume: Option<&str>, severity: Severity, text: impl Into<String>) {
         self.add(volume, severity, text.into(), None);
     }
 
     /// Records news for operators, in the log too.
-    pub fn told(&self, about: Option<&str>, severity: Severity, text: impl Into<String>) {
+    pub fn record(&self, about: Option<&str>, severity: Severity, text: impl Into<String>) {
         let text = text.into();
         log(about, &text);
         self.add(about, severity, text, None);
@@ -78,14 +78,14 @@ impl Live {
         self.notifier.notify(&self.history.happened(event));
     }
 
-    /// What happened after the event of that number, oldest first.
+    /// Returns the events after the event with this number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
         self.history.events_after(number)
     }
 
-    /// From which number on somebody is told what happened who was told up to `number`: from the beginning if that
-    /// number was not given yet, since it is then one of another start.
-    pub fn number_told(&self, number: u64) -> u64 {
+    /// Returns the number after which a client needs events, if it has received those up to `number`. That is 0 if
+    /// `number` comes from another run of the server.
+    pub fn resume_after(&self, number: u64) -> u64 {
         let last = self.events_after(0).last().map_or(0, |event| event.number);
         if number > last { 0 } else { number }
     }
@@ -95,7 +95,7 @@ impl Live {
         self.now.subscribe()
     }
 
-    /// Looks at what is managed once a second, for as long as the runtime runs this.
+    /// Records the status of all volumes once a second, as long as the runtime runs this.
     pub async fn look(self: Arc<Live>, server: Arc<dyn Managed>) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -108,14 +108,14 @@ impl Live {
                 news_at = Instant::now();
                 let (asked, live) = (Arc::clone(&server), Arc::clone(&self));
                 let looked = tokio::task::spawn_blocking(move || {
-                    news.look(asked.pools(), |about, severity, text| live.told(about, severity, text));
+                    news.look(asked.pools(), |about, severity, text| live.record(about, severity, text));
                     news
                 });
                 news = looked.await.unwrap_or_default();
                 self.history.set_used(news.used());
             }
             let asked = Arc::clone(&server);
-            // A panic is in the answers of those who ask as well; the next second may be better.
+            // Requests for the status report a panic, too; the next second may succeed.
             let Ok(status) = tokio::task::spawn_blocking(move || asked.status()).await else { continue };
             self.history.look(seconds(), &status.volumes);
             for volume in &status.volumes {
@@ -130,13 +130,13 @@ impl Live {
                 }
             }
             alarms.look(seconds(), &status.volumes, |volume, severity, text| {
-                self.told(Some(volume), severity, text);
+                self.record(Some(volume), severity, text);
             });
             self.now.send_replace(Arc::new(status));
             if seconds() >= kept_at + KEPT_SECONDS || self.history.has_new_events() {
                 kept_at = seconds();
                 let live = Arc::clone(&self);
-                // Whether this second's figures are kept does not change the next one's.
+                // A failed write must not affect the next second.
                 let _ = tokio::task::spawn_blocking(move || live.history.keep(seconds())).await;
             }
         }

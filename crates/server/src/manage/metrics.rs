@@ -54,8 +54,8 @@ macro_rules! gauge {
     };
 }
 
-/// Of the figures that running and simulated caches share, those whose names begin like this are the values of a label
-/// of one metric: the beginning, the metric, the label and the help.
+/// Families of figures that running and simulated caches share. The figures whose names begin with this prefix become
+/// the values of one metric's label. Each row has the prefix, the metric, the label and the help.
 const FAMILIES: [(&str, &str, &str, &str); 2] = [
     ("flash_", "flash_written_by_cause", "cause", "Flash writes by what caused them"),
     ("refused_", "refused", "op", "Blocks that the policy wanted on flash, which had no space for them"),
@@ -94,7 +94,7 @@ const METRICS: &[Metric] = &[
     gauge!("write_budget_bytes_per_day", None, "Flash writes per day that the budget allows", |v| {
         v.write_budget.as_ref().map(|budget| budget.bytes_per_day)
     }),
-    gauge!("write_budget_used_today_ratio", None, "Share of the budget of today, UTC, that was written", |v| {
+    gauge!("write_budget_used_today_ratio", None, "Part of today's write budget (UTC) that is used", |v| {
         v.write_budget.as_ref().map(|budget| budget.today_used)
     }),
     gauge!("write_budget_used_life_ratio", None, "Share that was written of all that the budget allowed so far", |v| {
@@ -110,10 +110,10 @@ const METRICS: &[Metric] = &[
         v.lifetime_years_rated.map(|years| years * YEAR_SECONDS)
     }),
     gauge!("clients", None, "Clients that have the volume open", |v| Some(v.clients.len() as f64)),
-    gauge!("uncached_clients", None, "Those whom the I/O filter keeps from the flash", |v| {
+    gauge!("uncached_clients", None, "Clients that the I/O filter excludes from the flash", |v| {
         Some(v.clients.iter().filter(|client| client.caching == Caching::Never.name()).count() as f64)
     }),
-    counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
+    counter!("bypassed", Some(Unit::Bytes), "Misses that the admission rule or the policy rejected", |v| {
         v.bypasses * BLOCK_BYTES
     }),
     Metric {
@@ -169,10 +169,10 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "backend_busy",
         unit: Some(Unit::Seconds),
-        help: "Time in which a transfer of the backend was under way",
+        help: "Time with a transfer of the backend in progress",
         series: Series::Seconds(|v| v.backend_load.busy_seconds),
     },
-    gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
+    gauge!("lost_blocks", None, "Blocks whose only copy is lost", |v| Some(v.lost_blocks.len() as f64)),
     gauge!("unwritten_blocks", None, "Blocks that were answered and wait in memory for a place", |v| {
         Some(v.unwritten_blocks as f64)
     }),
@@ -240,7 +240,7 @@ impl prometheus_client::collector::Collector for Collector {
         }
         encode_shared(&mut encoder, volumes)?;
         let name = "request_duration";
-        let help = "Time from when a request came until it was answered";
+        let help = "Time from the arrival of a request to its answer";
         let mut metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         for volume in volumes {
             for latency in &volume.latencies {
@@ -280,8 +280,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
             counter(&mut encoder.encode_descriptor(name, help, None, MetricType::Counter)?, count)?;
         }
         let is_writing = u64::from(recording.state == RecordingState::Recording);
-        let (active, size) =
-            ("Whether requests are written to the recording", "What all segments of the recording take");
+        let (active, size) = ("1 while requests are recorded", "Size of all segments of the recording");
         encoder.encode_descriptor("recording_active", active, None, MetricType::Gauge)?.encode_gauge(&is_writing)?;
         let bytes = Some(&Unit::Bytes);
         let mut metric = encoder.encode_descriptor("recording_size", size, bytes, MetricType::Gauge)?;
@@ -298,7 +297,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         metric.encode_gauge(&(unserved.len() as u64))?;
     }
-    let mut about = encoder.encode_descriptor("volume", "What the volume is made of", None, MetricType::Info)?;
+    let mut about = encoder.encode_descriptor("volume", "Devices and layout of the volume", None, MetricType::Info)?;
     for volume in &status.volumes {
         let VolumeStatus { name, backend, flash, layout, policy, write_mode, .. } = volume;
         let labels = [
@@ -313,7 +312,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     }
     let mut admission = encoder.encode_descriptor(
         "admission",
-        "The admission rule, and what it holds to if it adapts",
+        "The admission rule, and its current choice if it adapts",
         None,
         MetricType::Info,
     )?;
@@ -333,7 +332,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     let mut failed =
         encoder.encode_descriptor("failed_device", "The device that has failed", None, MetricType::Info)?;
     for volume in status.volumes.iter().filter(|volume| volume.state_reason.is_some()) {
-        // What it failed with changes with every request: too much for a label.
+        // The reason changes with every request, so it must not be a label.
         let reason = volume.state_reason.as_deref().unwrap_or_default();
         for device in failed_devices(reason) {
             failed
@@ -344,7 +343,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     Ok(())
 }
 
-/// The devices that a reason is about: not every reason is a failure.
+/// Returns the devices that a reason names; not every reason is a failure.
 fn failed_devices(reason: &str) -> impl Iterator<Item = &'static str> {
     let is_about =
         |device: &&str| reason.split("; ").any(|why| why.split_once(": ").is_some_and(|(of, _)| of == *device));

@@ -26,7 +26,7 @@ impl Api {
         match Listening::at(address, options.tokens)? {}
     }
 
-    /// Answers nobody.
+    /// Fails, because there is no API.
     pub fn serve(
         listening: Listening,
         _: Option<PathBuf>,
@@ -36,7 +36,7 @@ impl Api {
         match listening {}
     }
 
-    /// Where it listens.
+    /// Returns the address.
     pub fn address(&self) -> &Address {
         match *self {}
     }

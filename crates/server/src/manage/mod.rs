@@ -1,7 +1,7 @@
-//! The management API: status, settings and metrics of a running server over HTTP, on threads of its own.
+//! The management API: status, settings and metrics of a running server over HTTP, on its own threads.
 //!
-//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and
-//! metrics. What answers over HTTP is the feature `http`.
+//! The API sees the server only through [`Managed`], and knows neither volumes nor caches. `docs/api.md` lists the
+//! routes and metrics. The feature `http` adds the HTTP server.
 
 mod address;
 #[cfg(feature = "http")]
@@ -78,7 +78,7 @@ use flashwise_storage::what_if::WhatIfStatus;
 use crate::limits::Limits;
 use crate::secret::CHARACTERS_MIN;
 
-/// What the API manages. Calls come from several threads, may wait, and must not stop the [`Api`].
+/// The server behind the API. Calls come from several threads, can block, and must not stop the [`Api`].
 pub trait Managed: Send + Sync + 'static {
     /// Everything there is to know.
     fn status(&self) -> ServerStatus;
@@ -93,10 +93,10 @@ pub trait Managed: Send + Sync + 'static {
         }
     }
 
-    /// Makes what was written durable, of one volume or of all; returns when it is.
+    /// Flushes one volume or all; returns when the data is durable.
     fn flush(&self, volume: Option<&str>) -> Result<(), ManageError>;
 
-    /// Describes the effect of making a volume; refused where that would be.
+    /// Describes the effect of creating a volume. Fails if the creation would.
     fn plan_volume(&self, _new: &NewVolume) -> Result<plan::Plan, ManageError> {
         Err(ManageError::NotFound("this server makes no volumes".to_owned()))
     }
@@ -106,12 +106,12 @@ pub trait Managed: Send + Sync + 'static {
         self.plan_volume(new).map(drop)
     }
 
-    /// Describes the effect of removing a volume; refused where that would be.
+    /// Describes the effect of removing a volume. Fails if the removal would.
     fn plan_end_volume(&self, _name: &str) -> Result<plan::Plan, ManageError> {
         Err(ManageError::NotFound("this server removes no volumes".to_owned()))
     }
 
-    /// Removes a volume whose backend has all of its data.
+    /// Removes a volume. Its backend must have all of its data.
     fn end_volume(&self, name: &str) -> Result<(), ManageError> {
         self.plan_end_volume(name).map(drop)
     }
@@ -131,22 +131,22 @@ pub trait Managed: Send + Sync + 'static {
         Arc::default()
     }
 
-    /// What another policy or size would do for a volume.
+    /// Returns predictions for other policies and sizes of a volume.
     fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError>;
 
-    /// Refuses to detach a volume where that is known to fail, or to do nothing.
+    /// Fails if detaching this volume would fail or have no effect.
     fn check_detach(&self, name: &str) -> Result<(), ManageError>;
 
     /// Starts to detach a volume and returns at once.
     fn detach(&self, name: &str) -> Result<(), ManageError>;
 
-    /// How far detaching a volume is; `attached` where nobody asked for it.
+    /// Returns the progress of detaching a volume; `attached` if no detach was requested.
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
 
     /// Ends a detach: the next start of the server uses the volume's flash again.
     fn attach(&self, name: &str) -> Result<(), ManageError>;
 
-    /// What can be changed of a volume, and what it is now.
+    /// Returns the settings of a volume that can change while it runs.
     fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError>;
 
     /// Refuses changes of settings that [`set`](Self::set) would refuse.
@@ -159,13 +159,13 @@ pub trait Managed: Send + Sync + 'static {
 /// A setting of a volume that can be changed while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SettingStatus {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is now.
+    /// Its current value.
     pub value: String,
-    /// What it is where nothing is said.
+    /// Its default.
     pub default: String,
-    /// What it does.
+    /// Its meaning.
     pub meaning: String,
     /// All values that it takes, where these are few words; else empty.
     pub choices: Vec<String>,
@@ -173,14 +173,14 @@ pub struct SettingStatus {
     /// else empty.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Whether it was changed since the server was started.
+    /// True if it was changed since the server started.
     pub changed: bool,
 }
 
 /// How far detaching a volume is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DetachProgress {
-    /// Whether it began, and whether it is done.
+    /// The current state.
     pub state: DetachState,
     /// Blocks that are still to be written back.
     pub dirty_blocks: u64,
@@ -190,16 +190,16 @@ pub struct DetachProgress {
     pub remaining_seconds: Option<f64>,
 }
 
-/// Whether a volume is being detached. Where that fails, the question how far it is fails with the reason.
+/// The state of a detach. After a failure, this endpoint returns the error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DetachState {
-    /// Nobody asked for it.
+    /// No detach was requested.
     #[default]
     Attached,
-    /// What is dirty is being written back.
+    /// Dirty blocks are being written back.
     Detaching,
-    /// The backend alone is whole.
+    /// The flash is no longer used.
     Detached,
 }
 
@@ -212,14 +212,14 @@ pub enum ManageError {
     /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
-    /// What was asked makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// It cannot be done now.
     #[error("{0}")]
     Conflict(String),
-    /// It is not any more what the request was for.
-    #[error("it was changed meanwhile; look at it again")]
+    /// The object changed since the client read it.
+    #[error("it has changed since you read it; read it again")]
     Changed,
     /// It went wrong.
     #[error("{0}")]
@@ -227,7 +227,7 @@ pub enum ManageError {
 }
 
 impl ManageError {
-    /// There is no pool of that name, but those.
+    /// The error that no pool has this name; `there` lists the existing names.
     pub fn no_pool(name: &str, there: &[String]) -> ManageError {
         ManageError::NotFound(match there {
             [] => format!("no pool '{name}': this server serves none"),
@@ -253,7 +253,9 @@ pub enum ApiError {
         CHARACTERS_MIN
     )]
     ShortToken { whose: &'static str, found: usize },
-    #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
+    #[error(
+        "the management API has a read-only token, but none for changes, or the same one; expected two different tokens"
+    )]
     NoOtherToken,
     #[error("the management API cannot listen on {address}: {error}; --api or [api] listen chooses another address")]
     Listen { address: String, error: io::Error },
@@ -271,12 +273,12 @@ pub enum ApiError {
     NotBuilt { address: String },
 }
 
-/// What the management API asks for.
+/// The tokens of the management API.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// The token of those who may change something; without it, only users of the Unix socket may.
+    /// The token for changes. Without it, only users of the Unix socket may change something.
     pub change: Option<String>,
-    /// The token of those who may look and change nothing.
+    /// The token for read-only access.
     pub read: Option<String>,
 }
 
@@ -289,10 +291,10 @@ impl std::fmt::Debug for Tokens {
 /// How the API is served.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What it asks for.
+    /// The tokens.
     pub tokens: Tokens,
-    /// The file that keeps the figures of the last 30 days; where there is none, they are forgotten with the process.
+    /// The file with the figures of the last 30 days; without it, they end with the process.
     pub history: Option<PathBuf>,
-    /// Where alerts go, and what raises them.
+    /// Destinations and thresholds of alerts.
     pub alerts: AlertOptions,
 }

@@ -1,4 +1,4 @@
-//! What became of disks and pools from one look to the next: disks that came and went, pools that lack one or fill up.
+//! Events of disks and pools: disks that appeared or disappeared, pools that lack a disk or fill up.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,10 +9,10 @@ use flashwise_storage::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus}
 use super::Pools;
 use super::history::Severity;
 
-/// Pools are looked at once in this many looks at disks: their figures are counted over all of their chunks.
+/// Pools are checked once in this many checks of the disks, because their figures are counted over all chunks.
 const POOLS_EVERY: u64 = 6;
 
-/// What was there at the last look; nothing before the first.
+/// The disks and pools at the last look; empty before the first.
 #[derive(Debug, Default)]
 pub struct News {
     disks: Option<BTreeMap<String, Presence>>,
@@ -25,7 +25,7 @@ pub struct News {
 struct Seen {
     warning: Option<String>,
     used_bytes: u64,
-    /// By number.
+    /// By disk number.
     disks: BTreeMap<u32, PoolDiskStatus>,
 }
 
@@ -35,7 +35,7 @@ impl News {
         self.pools.iter().map(|(name, seen)| (name.clone(), seen.used_bytes)).collect()
     }
 
-    /// Looks at disks and pools, and tells `happened` what changed: of which pool, or of the machine, and what.
+    /// Compares disks and pools with the last look. Calls `happened` for each event, with the pool if it concerns one.
     pub fn look(&mut self, pools: Option<&dyn Pools>, mut happened: impl FnMut(Option<&str>, Severity, String)) {
         let Some(pools) = pools else { return };
         let now = pools.present_disks();
@@ -64,7 +64,7 @@ fn of_disks(
         happened(Severity::Warning, format!("The disk {path} went"));
     }
     for (path, is) in now.iter().filter(|(path, is)| before.get(*path) != Some(is)) {
-        happened(Severity::Info, format!("The disk {path} of {} came", human::bytes(is.size_bytes as f64)));
+        happened(Severity::Info, format!("The disk {path} of {} was connected", human::bytes(is.size_bytes as f64)));
     }
 }
 
@@ -107,8 +107,8 @@ mod tests {
         let expected = [
             "The disk /dev/sdb went",
             "The disk /dev/sdc went",
-            "The disk /dev/sdc of 1 GiB came",
-            "The disk /dev/sdd of 2 GiB came",
+            "The disk /dev/sdc of 1 GiB was connected",
+            "The disk /dev/sdd of 2 GiB was connected",
         ];
         assert_eq!(told, expected);
     }

@@ -1,8 +1,8 @@
 //! Sends alerts: to a webhook, and by mail.
 //!
-//! A mail goes through a program such as sendmail of postfix, exim or msmtp. These know the way and the credentials,
-//! queue and try again, so that no password stands in this server's configuration. A webhook gets JSON with a field
-//! `text`, which chat programs show as it is.
+//! Mail is sent by a program such as the sendmail of postfix, exim or msmtp. These programs know the mail server and
+//! the credentials, and they queue and retry. So this server's configuration needs no password. A webhook receives JSON
+//! with a field `text`, which chat programs show.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -18,13 +18,13 @@ use super::AlertOptions;
 use super::clock::seconds;
 use super::history::{Event, Severity};
 
-/// Alerts that come together are sent together.
+/// Alerts within this time are sent together.
 const TOGETHER: Duration = Duration::from_secs(2);
 /// Most alerts that wait; later ones are not sent, and are among the events.
 const WAITING_MAX: usize = 1000;
 /// Time for a webhook or a mail.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Time between two looks at a program.
+/// Time between two checks of a running program.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How the last message to a receiver went.
@@ -60,7 +60,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Returns what sends alerts, and the queue of [`run`](Self::run).
+    /// Creates a notifier, and the queue for its [`run`](Self::run).
     pub fn new(options: AlertOptions) -> (Arc<Notifier>, mpsc::Receiver<Event>) {
         let (waiting, queue) = mpsc::channel(WAITING_MAX);
         let sent = |to: String| Sent { to, ..Sent::default() };
@@ -73,7 +73,7 @@ impl Notifier {
         (Arc::new(Notifier { options, status: Mutex::new(status), waiting }), queue)
     }
 
-    /// Where alerts go, and what raises them.
+    /// Returns the destinations and thresholds.
     pub fn options(&self) -> &AlertOptions {
         &self.options
     }
@@ -91,7 +91,7 @@ impl Notifier {
         }
     }
 
-    /// Sends what waits, for as long as the runtime runs this.
+    /// Sends queued alerts, as long as the runtime runs this.
     pub async fn run(self: Arc<Notifier>, mut queue: mpsc::Receiver<Event>) {
         while let Some(first) = queue.recv().await {
             tokio::time::sleep(TOGETHER).await;
@@ -100,12 +100,12 @@ impl Notifier {
                 events.push(event);
             }
             let notifier = Arc::clone(&self);
-            // What a panic kept from being sent is among the events.
+            // After a panic, the alerts are still listed as events.
             let _ = tokio::task::spawn_blocking(move || notifier.send(&events)).await;
         }
     }
 
-    /// Sends events now, and says how that went. May take some seconds.
+    /// Sends events now, and returns the result. Can take some seconds.
     pub fn send(&self, events: &[Event]) -> AlertStatus {
         let text = text_of(events);
         let webhook = self.options.webhook.as_deref().map(|url| post(url, &text, events));
@@ -149,7 +149,7 @@ impl Notifier {
             .spawn()
             .map_err(failed)?;
         if let Some(mut input) = child.stdin.take() {
-            // A program that ends early says why by its status.
+            // If a program ends early, its exit status shows why.
             let _ = input.write_all(message.as_bytes());
         }
         let started = Instant::now();

@@ -1,7 +1,6 @@
-//! The page that manages a server in a browser: files that are part of the program, and nothing from elsewhere.
+//! The web page that manages a server. Its files are part of the program; it loads nothing from elsewhere.
 //!
-//! What others wrote is in `page/vendor` as its authors published it, with its licence; a test holds each file to its
-//! checksum.
+//! Third-party code is in `page/vendor`, unmodified and with its licence; a test checks each file's checksum.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -33,7 +32,7 @@ macro_rules! files {
     };
 }
 
-/// The files: where each is asked for, what it is, what is in it.
+/// The files: path, media type and contents.
 const FILES: &[(&str, &str, &[u8])] = files! {
     "index.html": HTML,
     "style.css": CSS,
@@ -66,7 +65,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "vendor/LICENSE-uplot": "text/plain; charset=utf-8",
 };
 
-/// A file as it is sent.
+/// A file of the page.
 struct File {
     kind: &'static str,
     plain: &'static [u8],
@@ -87,7 +86,8 @@ impl File {
 static BY_PATH: LazyLock<HashMap<&str, File>> =
     LazyLock::new(|| FILES.iter().map(|&(path, kind, plain)| (path, File::of(kind, plain))).collect());
 
-/// What the page may load: its own files, and of what stands in it the one script that says which module is which file.
+/// The content security policy: the page loads only its own files, and one inline script, which maps module names to
+/// files.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let html = FILES.iter().find(|(path, ..)| *path == "index.html").map_or(&[][..], |(.., plain)| plain);
     let html = String::from_utf8_lossy(html);
@@ -124,7 +124,7 @@ fn answer(path: &str, headers: &HeaderMap) -> Response {
     (of_all, file.plain).into_response()
 }
 
-/// Whether this path is the page's, which nobody needs a token for: there is nothing in it but the program.
+/// True if this path belongs to the page. These files need no token, because they contain only the program.
 pub fn is_of_page(path: &str) -> bool {
     path == "/" || path.starts_with("/page/")
 }
@@ -140,8 +140,8 @@ pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 mod tests {
     use super::*;
 
-    /// As the registry has them: preact 11.2.0 (`dist/preact.mjs`, `hooks/dist/hooks.mjs`), htm 3.1.1 (`dist/htm.mjs`)
-    /// and uPlot 1.6.32 (`dist/uPlot.iife.min.js`, `dist/uPlot.min.css`).
+    /// As published in the npm registry: preact 11.2.0 (`dist/preact.mjs`, `hooks/dist/hooks.mjs`), htm 3.1.1
+    /// (`dist/htm.mjs`) and uPlot 1.6.32 (`dist/uPlot.iife.min.js`, `dist/uPlot.min.css`).
     const CHECKSUMS: [(&str, &str); 8] = [
         ("vendor/preact.mjs", "bdcbd9abdf2c77c5c45326eab42191e949222d479d0d5f69467387a77040cb55"),
         ("vendor/preact-hooks.mjs", "e862ab2973aa6455eaa0f77c5d832d2157d6be59a17c8ba546550a575b58c6b4"),

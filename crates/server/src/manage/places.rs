@@ -1,10 +1,9 @@
-//! The connections that the management API holds: those without a credential and those with one have places of their
-//! own.
+//! Limits the connections of the management API, separately for those with and without a credential.
 //!
-//! A new connection has no credential. If their places are all taken, the oldest of them is closed, unless it is one
-//! whose health check is being answered. So a health check, which sends its request at once, always gets its answer,
-//! and no silent client keeps others away. A connection whose request bears a credential moves to the other places. If
-//! those are taken, the one that is unused for longest is closed.
+//! A new connection has no credential. If too many of these are open, the oldest is closed, unless its health check is
+//! being answered. So every health check gets its answer, and silent clients do not block others. A connection whose
+//! request has a credential moves to the other limit. If that is reached, the connection with the longest idle time is
+//! closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub const PERFORMED_MAX: usize = 6;
 
 struct Held {
     is_known: bool,
-    /// When it came or was used last, as a number that grows.
+    /// The time of its last use, as a growing number.
     used: u64,
     /// Requests that are being answered, streams included.
     answering: usize,
@@ -66,7 +65,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places that nobody has; `limits` counts how often all are taken.
+    /// Creates free places; `limits` counts how often all are in use.
     pub fn new(limits: Arc<Limits>) -> Arc<Places> {
         Arc::new(Places { table: Mutex::default(), performed: Arc::new(Semaphore::new(PERFORMED_MAX)), limits })
     }
@@ -115,8 +114,7 @@ impl Place {
         self.0.closing.notified().await;
     }
 
-    /// Takes a place among the connections with a credential, and begins to answer a request; none if all of those are
-    /// being used.
+    /// Moves a connection to those with a credential and starts a request; `None` if all of those are busy.
     pub fn admit(&self) -> Option<Answering> {
         let places = &self.0.places;
         let mut table = places.table.lock();

@@ -1,4 +1,4 @@
-//! What a change would do, before it is made.
+//! The effects of a change, before it is made.
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::human;
@@ -10,24 +10,24 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::SettingStatus;
 
-/// Whether only what would happen is asked for.
+/// Query of a dry run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DryRun {
-    /// Says what would happen, and does nothing.
+    /// Returns the plan, and changes nothing.
     #[serde(default, rename = "dry-run")]
     pub dry_run: bool,
 }
 
-/// What would happen.
+/// The effects of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
-    /// In sentences.
+    /// The effects, in sentences.
     pub does: Vec<String>,
-    /// Whether it cannot simply be taken back.
+    /// True if data would be lost, or the change cannot be undone.
     pub destroys: bool,
-    /// What tells the disks that it would wipe from others.
+    /// Identifiers of the disks that would be wiped.
     #[serde(skip)]
     pub wipes: Vec<String>,
 }
@@ -38,9 +38,9 @@ impl From<flashwise_storage::pool::plan::Plan> for Plan {
     }
 }
 
-/// What wiping a disk would do.
+/// Describes the effect of wiping a disk.
 pub fn of_wipe(disk: &DiskInfo) -> Plan {
-    let does = vec![lost(disk), format!("{} is blank then, and free to be used.", disk.path)];
+    let does = vec![lost(disk), format!("{} will be blank, and can be used again.", disk.path)];
     Plan { does, destroys: true, wipes: vec![disk.identity()] }
 }
 
@@ -49,7 +49,7 @@ pub fn shown(changes: &Settings, name: &str) -> String {
     changes.given(Setting::named(name)).map(ToString::to_string).unwrap_or_default()
 }
 
-/// What changing settings would do. Those that are what they were already do nothing.
+/// Describes the effect of changing settings. Settings with unchanged values have none.
 pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Settings) -> Plan {
     let mut does = Vec::new();
     for name in changes.names() {
@@ -62,15 +62,15 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
         does.push(format!("{name} changes from {before} to {after}."));
         match name {
             "policy" => does.push(format!(
-                "The new policy begins with the {} that are cached; what it has not seen it learns anew.",
+                "The new policy starts with the {} in the cache and without a history.",
                 human::bytes(status.cached_blocks as f64 * flashwise_core::format::BLOCK_BYTES as f64)
             )),
             "write-mode" if before == "write-back" && status.dirty_bytes > 0 => does.push(format!(
-                "{} that are dirty now stay dirty until they are written back.",
+                "{} of dirty data stay on the flash until they are written back.",
                 human::bytes(status.dirty_bytes as f64)
             )),
             "write-mode" if after == "write-back" => {
-                does.push("What is written from then on is for some time only on flash.".to_owned());
+                does.push("New writes will be only on the flash until they are written back.".to_owned());
             }
             _ => {}
         }
@@ -79,18 +79,18 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
     Plan { does, ..Plan::default() }
 }
 
-/// What detaching would do.
+/// Describes the effect of a detach.
 pub fn of_detach(status: &VolumeStatus) -> Plan {
     let dirty = match status.dirty_bytes {
-        0 => "Nothing is dirty: nothing has to be written back.".to_owned(),
-        bytes => format!("{} are written back to {}, which may take long.", human::bytes(bytes as f64), status.backend),
+        0 => "Nothing is dirty, so nothing is written back.".to_owned(),
+        bytes => format!("{} are written back to {}, which can take long.", human::bytes(bytes as f64), status.backend),
     };
     let clients = match status.clients.len() {
         0 => "No client has the volume open.".to_owned(),
-        1 => "1 client goes on, without the flash.".to_owned(),
-        many => format!("{many} clients go on, without the flash."),
+        1 => "1 client continues without the flash.".to_owned(),
+        many => format!("{many} clients continue without the flash."),
     };
-    let end = format!("What is cached on {} is given up.", status.flash);
+    let end = format!("The cached blocks on {} are discarded.", status.flash);
     Plan { does: vec![dirty, clients, end], destroys: true, ..Plan::default() }
 }
 
@@ -122,8 +122,8 @@ mod tests {
         let mut does = plan.does;
         does.sort();
         let expected = [
-            "3 MiB that are dirty now stay dirty until they are written back.",
-            "The new policy begins with the 1 MiB that are cached; what it has not seen it learns anew.",
+            "3 MiB of dirty data stay on the flash until they are written back.",
+            "The new policy starts with the 1 MiB in the cache and without a history.",
             "This holds until the server is started again.",
             "dirty-age stays 15min.",
             "policy changes from larc to lru.",
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn detaching_says_what_is_written_back() {
         let plan = of_detach(&status());
-        assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda, which may take long.");
+        assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda, which can take long.");
         assert!(plan.destroys);
         let clean = of_detach(&VolumeStatus { dirty_bytes: 0, ..status() });
-        assert_eq!(clean.does[0], "Nothing is dirty: nothing has to be written back.");
+        assert_eq!(clean.does[0], "Nothing is dirty, so nothing is written back.");
     }
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a server's pools, their disks and their logical disks.
+//! Requests about a server's pools, their disks and their logical disks.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 use super::ManageError;
 use super::plan::Plan;
 
-/// What can be asked of pools. Calls may wait.
+/// The pools of a server. Calls can block.
 pub trait Pools: Send + Sync {
     /// The machine's disks, and the files that are disks of pools or flash of volumes.
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError>;
 
-    /// The machine's block devices, at the cost of a look at sysfs.
+    /// Returns the machine's block devices, by reading sysfs.
     fn present_disks(&self) -> BTreeMap<String, Presence> {
         BTreeMap::new()
     }
@@ -24,19 +24,19 @@ pub trait Pools: Send + Sync {
     /// All pools.
     fn status(&self) -> Vec<PoolStatus>;
 
-    /// What making a pool would do; refused where it would be.
+    /// Describes the effect of creating a pool. Fails if the creation would.
     fn plan_pool(&self, new: &NewPool) -> Result<Plan, ManageError>;
 
     /// Makes a pool, and serves it.
     fn make_pool(&self, new: &NewPool) -> Result<(), ManageError>;
 
-    /// What deleting a pool would do; refused where it would be.
+    /// Describes the effect of deleting a pool. Fails if the deletion would.
     fn plan_end(&self, pool: &str) -> Result<Plan, ManageError>;
 
-    /// Deletes a pool that has no logical disks, and has its disks blank.
+    /// Deletes a pool without logical disks, and wipes its disks.
     fn end(&self, pool: &str) -> Result<(), ManageError>;
 
-    /// What a change would do; refused where it would be.
+    /// Describes the effect of a change. Fails if the change would.
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError>;
 
     /// Makes a change; of emptying a disk, its beginning.
@@ -45,7 +45,7 @@ pub trait Pools: Send + Sync {
     /// One disk, which nothing uses and which holds something.
     fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError>;
 
-    /// Clears what such a disk holds, durably.
+    /// Wipes such a disk, durably.
     fn wipe(&self, path: &str) -> Result<(), ManageError>;
 
     /// Where the chunks of a logical disk are.
@@ -59,9 +59,9 @@ pub enum PoolChange {
     AddDisk(DiskAdded),
     /// The disk of this number is emptied and goes.
     RemoveDisk(u32),
-    /// The disk of this number, which is being emptied, stays.
+    /// Stops emptying the disk with this number.
     KeepDisk(u32),
-    /// The missing disk of this number does not come back.
+    /// Removes the missing disk with this number for good.
     GiveUpDisk(u32, DiskGivenUp),
     /// A logical disk comes.
     Create(NewLogicalDisk),
@@ -72,12 +72,12 @@ pub enum PoolChange {
 }
 
 impl PoolChange {
-    /// What happened when it was made, for people.
-    pub fn told(&self) -> String {
+    /// Describes the change after it was made.
+    pub fn description(&self) -> String {
         match self {
             PoolChange::AddDisk(disk) => format!("The disk {} was added", disk.path),
-            PoolChange::RemoveDisk(number) => format!("Somebody asked to empty disk {number} and to take it out"),
-            PoolChange::KeepDisk(number) => format!("Disk {number} is not emptied any more, and stays"),
+            PoolChange::RemoveDisk(number) => format!("Disk {number} is being emptied, and will be removed"),
+            PoolChange::KeepDisk(number) => format!("Disk {number} is no longer being emptied, and stays"),
             PoolChange::GiveUpDisk(number, _) => format!("The missing disk {number} was given up"),
             PoolChange::Create(new) => {
                 format!("The logical disk {} of {} was made", new.name, human::bytes(new.size_bytes as f64))
@@ -96,7 +96,7 @@ impl PoolChange {
     }
 }
 
-/// A pool that is to be made.
+/// A new pool.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPool {
@@ -104,7 +104,7 @@ pub struct NewPool {
     pub name: String,
     /// Its disks: block devices or regular files, by absolute paths.
     pub disks: Vec<String>,
-    /// Those of the disks once more that are to be wiped, although they hold something, which is lost then.
+    /// The disks that may be wiped although they hold data, which is lost.
     #[serde(default)]
     pub wipe: Vec<String>,
     /// Keys of a table `[[pool]]` of the configuration with their values as text, such as `flash` and `/dev/nvme0n1`,
@@ -113,38 +113,38 @@ pub struct NewPool {
     pub settings: BTreeMap<String, String>,
 }
 
-/// A disk that is to be added to a pool.
+/// A new disk of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskAdded {
     /// The device or file.
     pub path: String,
-    /// The same path once more, to wipe a disk that holds something, which is lost then.
+    /// Repeats the path to wipe a disk that holds data, which is lost.
     #[serde(default)]
     pub wipe: Option<String>,
 }
 
-/// A disk that is to be wiped.
+/// A disk to wipe.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskWiped {
     /// The device or file.
     pub path: String,
-    /// The same path once more, so that none is wiped by a slip; a dry run does without.
+    /// Repeats the path, to prevent mistakes. Optional in a dry run.
     #[serde(default)]
     pub confirm: Option<String>,
 }
 
-/// A missing disk that is to be given up.
+/// A missing disk to remove for good.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskGivenUp {
-    /// Its path, as the pool's status shows it, so that none is given up by a slip; a dry run does without.
+    /// Repeats the path as the pool's status shows it, to prevent mistakes. Optional in a dry run.
     #[serde(default)]
     pub confirm: Option<String>,
 }
 
-/// A logical disk that is to be made.
+/// A new logical disk.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewLogicalDisk {
@@ -152,21 +152,20 @@ pub struct NewLogicalDisk {
     pub name: String,
     /// Its size, a multiple of 4,096 up to 64 TiB.
     pub size_bytes: u64,
-    /// Whether each chunk has its place from the beginning.
+    /// True to allocate all chunks at creation.
     #[serde(default)]
     pub thick: bool,
-    /// Whether neighbouring chunks go to different disks.
+    /// True to place neighbouring chunks on different disks.
     #[serde(default)]
     pub striped: bool,
-    /// Whether its requests are cached; so unless given.
+    /// True to cache its requests; the default.
     #[serde(default = "yes")]
     pub cached: bool,
-    /// When what is written reaches the disks, at the latest: `write-back`, which is so unless given, `write-through`
-    /// or `write-around`. The stricter of this and the pool's mode counts.
+    /// The write mode: `write-back` (the default), `write-through` or `write-around`. The stricter of this and the
+    /// pool's mode applies.
     #[serde(default)]
     pub mode: Option<String>,
-    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others: a multiple
-    /// of 4,096.
+    /// RAM of the pool's read buffer that is reserved for recent reads of this disk: a multiple of 4,096 bytes.
     #[serde(default)]
     pub pinned_ram_bytes: u64,
 }
@@ -175,20 +174,20 @@ fn yes() -> bool {
     true
 }
 
-/// What is to be changed of a logical disk.
+/// Changes of a logical disk.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogicalDiskChange {
     /// A larger size.
     #[serde(default)]
     pub size_bytes: Option<u64>,
-    /// Whether its requests are cached.
+    /// True to cache its requests.
     #[serde(default)]
     pub cached: Option<bool>,
-    /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
+    /// The write mode: `write-back`, `write-through` or `write-around`.
     #[serde(default)]
     pub mode: Option<String>,
-    /// RAM of the pool's read buffer that is kept for what was read of it last; 0 for none.
+    /// RAM of the pool's read buffer that is reserved for recent reads of this disk; 0 for none.
     #[serde(default)]
     pub pinned_ram_bytes: Option<u64>,
 }

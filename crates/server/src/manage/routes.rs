@@ -51,7 +51,7 @@ struct Reason(String);
 /// The body of failures.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// What is wrong, for people.
+    /// The error message.
     error: String,
 }
 
@@ -89,7 +89,7 @@ impl IntoResponse for Failure {
 pub type Answer<T> = Result<T, Failure>;
 type Server = State<Arc<dyn Managed>>;
 
-/// What the routes answer from.
+/// The state of the routes.
 #[derive(Clone)]
 struct Routed {
     server: Arc<dyn Managed>,
@@ -97,14 +97,14 @@ struct Routed {
     changing: Changing,
 }
 
-/// One change at a time, so that none comes between the look at a tag and what follows.
+/// Serialises changes, so that an object stays the same between the check of its tag and the change.
 type Changing = Arc<Mutex<()>>;
 
-/// What a change may be sent with: that it is to be made only to what is still as it was seen.
+/// The condition of a change: the object must be unchanged since the client read it.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 struct IfMatch {
-    /// The `ETag` that came with what is to be changed; another one of now refuses the change.
+    /// The `ETag` of the object; a request with an outdated one is refused.
     #[param(rename = "If-Match")]
     _if_match: Option<String>,
 }
@@ -116,20 +116,20 @@ struct Log {
 }
 
 impl Log {
-    /// Takes a change down, with who made it.
-    fn told(&self, about: Option<&str>, text: impl fmt::Display) {
+    /// Records a change with its author.
+    fn record(&self, about: Option<&str>, text: impl fmt::Display) {
         self.live.done(about, text.to_string(), &self.client.name);
     }
 }
 
-/// What every request for a change comes with besides the change.
+/// The common parts of all requests for a change.
 struct Asked {
     server: Arc<dyn Managed>,
     live: Log,
     changing: Changing,
-    /// Whether only what would happen is asked for.
+    /// True for a dry run.
     dry: bool,
-    /// The tags that it is for.
+    /// The accepted tags; `None` accepts all.
     wanted: Option<Vec<String>>,
 }
 
@@ -162,7 +162,7 @@ impl FromRef<Routed> for Arc<Live> {
 }
 pub type Name = Result<Path<String>, PathRejection>;
 
-/// Runs what may wait for locks and devices beside the threads that serve.
+/// Runs a function that can wait for locks and devices on a thread of its own.
 async fn blocking<T: Send + 'static>(
     server: Arc<dyn Managed>,
     work: impl FnOnce(&dyn Managed) -> Result<T, ManageError> + Send + 'static,
@@ -177,17 +177,17 @@ fn unknown_client() -> Failure {
     Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the client is not known".to_owned())
 }
 
-/// That the request is wrong.
+/// The answer to an invalid request.
 fn bad(error: String) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, error)
 }
 
-/// What a path names.
+/// Returns the name in a path.
 fn named<T>(name: Result<Path<T>, PathRejection>) -> Answer<T> {
     name.map(|Path(name)| name).map_err(|error| bad(error.body_text()))
 }
 
-/// What stands behind the question mark.
+/// Returns the query of a request.
 fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
     query.map(|Query(query)| query).map_err(|error| bad(error.body_text()))
 }
@@ -197,7 +197,7 @@ fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
     get,
     path = "/v1/status",
     responses(
-        (status = 200, description = "What was asked for", body = ServerStatus),
+        (status = 200, description = "Success", body = ServerStatus),
     )
 )]
 async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
@@ -210,7 +210,7 @@ async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
     path = "/v1/volumes/{name}",
     params(("name" = String, Path, description = "The volume")),
     responses(
-        (status = 200, description = "What was asked for", body = VolumeStatus),
+        (status = 200, description = "Success", body = VolumeStatus),
         (status = 404, description = "There is no such volume", body = ErrorBody),
     )
 )]
@@ -226,8 +226,8 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
     params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
     request_body = Changes,
     responses(
-        (status = 200, description = "The volume; with `dry-run=true` what would happen", body = VolumeStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 200, description = "The volume; with `dry-run=true`: the plan", body = VolumeStatus),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
         (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
@@ -246,20 +246,20 @@ async fn change(Asked { server, live, changing, dry, wanted }: Asked, name: Name
         }
         server.set(&name, &changes)?;
         let values = changes.names().map(|key| format!("{key} = {}", plan::shown(&changes, key)));
-        live.told(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
+        live.record(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
         let tag = tag::of_settings(&server.settings(&name)?);
         Ok(([(ETAG, tag)], Json(server.volume(&name)?)).into_response())
     };
     blocking(server, work).await
 }
 
-/// What can be changed of a volume, and what it is now.
+/// The settings of a volume that can change while it runs.
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/settings",
     params(("name" = String, Path, description = "The volume")),
     responses(
-        (status = 200, description = "What was asked for", body = Vec<SettingStatus>),
+        (status = 200, description = "Success", body = Vec<SettingStatus>),
         (status = 404, description = "There is no such volume", body = ErrorBody),
     )
 )]
@@ -269,14 +269,13 @@ async fn settings(State(server): Server, name: Name) -> Answer<Response> {
     Ok(([(ETAG, tag::of_settings(&settings))], Json(settings)).into_response())
 }
 
-/// What the volume's cache would do with another policy or another size, by a sample of what was asked since it was
-/// opened.
+/// Predictions for the volume's cache with another policy or size, from a sample of its accesses since it was opened.
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/what-if",
     params(("name" = String, Path, description = "The volume")),
     responses(
-        (status = 200, description = "What was asked for", body = WhatIfStatus),
+        (status = 200, description = "Success", body = WhatIfStatus),
         (status = 404, description = "There is no such volume, or it has no flash", body = ErrorBody),
     )
 )]
@@ -285,12 +284,12 @@ async fn what_if(State(server): Server, name: Name) -> Answer<Json<WhatIfStatus>
     blocking(server, move |server| server.what_if(&name)).await.map(Json)
 }
 
-/// The body of a request as what it should be.
+/// Parses the body of a request.
 fn json<T: DeserializeOwned>(body: &Bytes) -> Answer<T> {
-    serde_json::from_slice(body).map_err(|error| bad(format!("the body is not what was expected: {error}")))
+    serde_json::from_slice(body).map_err(|error| bad(format!("the body is invalid: {error}")))
 }
 
-/// Makes what was written to all volumes durable.
+/// Flushes all volumes.
 #[utoipa::path(
     post,
     path = "/v1/flush",
@@ -303,7 +302,7 @@ async fn flush_all(State(server): Server) -> Answer<StatusCode> {
     blocking(server, |server| server.flush(None)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Makes what was written to a volume durable.
+/// Flushes a volume.
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/flush",
@@ -319,14 +318,13 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
     blocking(server, move |server| server.flush(Some(&name))).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Starts to write everything that is dirty back to a volume's backend, after which the backend can be used without its
-/// cache.
+/// Starts to write back all dirty blocks of a volume. Afterwards its backend is complete without the cache.
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/detach",
     params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 202, description = "It began", body = DetachProgress),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
@@ -343,7 +341,7 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
             return Ok(Json(plan::of_detach(&server.volume(&name)?)).into_response());
         }
         server.detach(&name)?;
-        live.told(Some(&name), "Detaching the flash began");
+        live.record(Some(&name), "Detaching the flash began");
         Ok((StatusCode::ACCEPTED, Json(server.detach_progress(&name)?)).into_response())
     };
     blocking(server, work).await
@@ -366,19 +364,19 @@ async fn attach(Asked { server, live, changing, .. }: Asked, name: Name) -> Answ
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         server.attach(&name)?;
-        live.told(Some(&name), "The next start uses the flash again");
+        live.record(Some(&name), "The next start uses the flash again");
         Ok(StatusCode::NO_CONTENT)
     };
     blocking(server, work).await
 }
 
-/// How far detaching a volume is.
+/// The progress of detaching a volume.
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/detach",
     params(("name" = String, Path, description = "The volume")),
     responses(
-        (status = 200, description = "What was asked for", body = DetachProgress),
+        (status = 200, description = "Success", body = DetachProgress),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
@@ -393,8 +391,7 @@ async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<Detac
     get,
     path = "/metrics",
     responses(
-        (status = 200, description = "What was asked \
-            for", body = String, content_type = "application/openmetrics-text"),
+        (status = 200, description = "Success", body = String, content_type = "application/openmetrics-text"),
     )
 )]
 async fn all_metrics(State(server): Server) -> Answer<Response> {
@@ -405,20 +402,20 @@ async fn all_metrics(State(server): Server) -> Answer<Response> {
     Ok(([(CONTENT_TYPE, content_type)], metrics::encode(&status, &pools)).into_response())
 }
 
-/// Whether the server answers; needs no token.
+/// Answers if the server runs; needs no token.
 #[utoipa::path(
     get,
     path = "/healthz",
     security(()),
     responses(
-        (status = 200, description = "What was asked for", body = String),
+        (status = 200, description = "Success", body = String),
     )
 )]
 async fn health() -> &'static str {
     "ok\n"
 }
 
-/// Whether every volume serves reads and writes; needs no token.
+/// Succeeds if every volume serves reads and writes; needs no token.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -432,9 +429,9 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
     let look =
         |server: &dyn Managed| Ok((server.status(), server.pools().map(|pools| pools.status()).unwrap_or_default()));
     let (status, pools) = blocking(server, look).await?;
-    // What is on a missing disk of a pool is answered with an error.
+    // Requests for the data of a missing disk fail.
     let lacks_disks = |name: &str| pools.iter().any(|pool| pool.name == name && pool.state == PoolState::Degraded);
-    // Without a flash that says what is lost, and while something waits in memory, no flush succeeds.
+    // While lost blocks are recorded without a flash, or blocks wait in memory, no flush succeeds.
     let has_lost = |volume: &VolumeStatus| volume.flash.is_empty() && !volume.lost_blocks.is_empty();
     let serves = |volume: &&VolumeStatus| {
         let has_failed = matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed);
@@ -445,9 +442,9 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
     if serving == all {
         return Ok("ok\n");
     }
-    // Names are for those who bear the token.
+    // Only clients with a token may see names.
     let error =
-        format!("{} of {all} volumes and pools do not serve reads and writes; /v1/status says which", all - serving);
+        format!("{} of {all} volumes and pools do not serve reads and writes; /v1/status names them", all - serving);
     Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))
 }
 
@@ -456,7 +453,7 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
     get,
     path = "/openapi.json",
     responses(
-        (status = 200, description = "What was asked for", body = Object),
+        (status = 200, description = "Success", body = Object),
     )
 )]
 async fn description() -> Json<utoipa::openapi::OpenApi> {
@@ -464,11 +461,11 @@ async fn description() -> Json<utoipa::openapi::OpenApi> {
 }
 
 async fn no_such_route() -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, "no such path; /openapi.json lists those that there are".to_owned())
+    Failure::new(StatusCode::NOT_FOUND, "no such path; /openapi.json lists all paths".to_owned())
 }
 
 async fn wrong_method(request: Request) -> Failure {
-    let error = format!("{} cannot be asked of this path; /openapi.json lists what can", request.method());
+    let error = format!("{} is not supported by this path; /openapi.json lists its methods", request.method());
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
@@ -540,7 +537,7 @@ fn operations(openapi: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (&
     })
 }
 
-/// Puts the operations of a router under this heading.
+/// Assigns the operations of a router to this heading.
 fn grouped<S: Clone + Send + Sync + 'static>(heading: &str, mut router: OpenApiRouter<S>) -> OpenApiRouter<S> {
     for (_, _, operation) in operations(router.get_openapi_mut()) {
         operation.tags = Some(vec![heading.to_owned()]);
@@ -548,13 +545,13 @@ fn grouped<S: Clone + Send + Sync + 'static>(heading: &str, mut router: OpenApiR
     router
 }
 
-/// Adds the guard's refusals, which come before an operation is asked for, and that of a body that is too long.
+/// Adds the errors of the guard to each operation, and the error for too long bodies.
 fn add_refusals(openapi: &mut utoipa::openapi::OpenApi) {
     let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
     for (path, method, operation) in operations(openapi) {
         let refusals = [
             ("401", !guard::is_open(&method, path), "A token is needed"),
-            ("403", true, "It comes from another page or by another name, or the token is for looking alone"),
+            ("403", true, "The request comes from a foreign page or host name, or its token is read-only"),
             ("413", operation.request_body.is_some(), "The body is too long"),
         ];
         for (status, _, description) in refusals.into_iter().filter(|(_, may_be, _)| *may_be) {

@@ -1,9 +1,8 @@
-//! The pages that are signed in: a token or the code of an address is given once, and a cookie stands for it from then
-//! on.
+//! Browser sessions: a page sends a token or the code of its address once, and receives a cookie for later requests.
 //!
-//! The cookie is a random number of 256 bits, of which only a hash is kept, for twelve hours. Scripts cannot read it
-//! (`HttpOnly`), and browsers do not send it with requests that other sites cause (`SameSite=Strict`). Its name is of
-//! this process alone: browsers have one jar for all ports of a machine, and another server there has its own.
+//! The cookie is a random number of 256 bits. The server stores only its hash, for twelve hours. Scripts cannot read it
+//! (`HttpOnly`), and browsers do not send it with requests from other sites (`SameSite=Strict`). Its name is unique to
+//! this process, because browsers share cookies among all ports of a machine.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -25,17 +24,17 @@ const SECRETS_MAX: usize = 256;
 
 type Hash = [u8; 32];
 
-/// What somebody may do.
+/// A permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Look at everything.
+    /// Read-only access.
     Look,
-    /// That, and change what can be changed.
+    /// Full access.
     Change,
 }
 
 impl Right {
-    /// The key of the configuration whose token gives this right.
+    /// The key of the configuration whose token has this permission.
     pub fn token(self) -> &'static str {
         match self {
             Right::Look => "the token of read-token-file",
@@ -44,7 +43,7 @@ impl Right {
     }
 }
 
-/// Random numbers that were given away, by their hashes: since when each counts, its right, and the name of its owner.
+/// Issued random numbers, by their hashes: time of issue, permission, name of the owner.
 #[derive(Debug)]
 struct Secrets {
     lifetime: Duration,
@@ -106,7 +105,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Signs a page of `owner` in, and gives the header `Set-Cookie` that says so.
+    /// Starts a session of `owner`; returns its `Set-Cookie` header.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -138,7 +137,7 @@ impl Sessions {
         self.cookies(headers).find_map(|cookie| self.begun.find(cookie))
     }
 
-    /// Signs the page out that sent this request, and gives the header `Set-Cookie` that says so.
+    /// Ends the session of this request; returns the `Set-Cookie` header that deletes the cookie.
     pub fn end(&self, headers: &HeaderMap) -> String {
         for cookie in self.cookies(headers) {
             self.begun.take(cookie);
@@ -171,7 +170,7 @@ mod tests {
         HeaderMap::from_iter([(COOKIE, cookie.parse().unwrap())])
     }
 
-    /// On another port of the same machine, in the same browser.
+    /// The other server is on another port of the same machine, in the same browser.
     #[test]
     fn another_server_signs_nobody_out() {
         let [one, other] = [Sessions::default(), Sessions::default()];

@@ -1,9 +1,10 @@
-//! Tags of what can be changed, so that nobody changes what is not any more what they saw.
+//! Entity tags, so that a client changes only the version of an object that it has seen.
 //!
-//! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`). A volume's tag is that of its settings, a pool's
-//! that of its disks and logical disks without their figures: what a request may change, and nothing that changes by
-//! itself. A dry run that would wipe disks has one of these disks, so that no other is wiped that has come to the path
-//! of one meanwhile.
+//! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`).
+//!
+//! A volume's tag covers its settings. A pool's tag covers its disks and logical disks without their figures. So a tag
+//! covers everything that a request can change, and nothing that changes without one. A dry run that would wipe disks
+//! returns the tag of these disks, so that the real request wipes no others.
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
@@ -20,7 +21,7 @@ pub fn of_settings(settings: &[SettingStatus]) -> String {
     of(&settings.iter().map(|setting| (&setting.name, &setting.value)).collect::<Vec<_>>())
 }
 
-/// The tag of who may open what.
+/// Returns the tag of the access rules of exports.
 pub fn of_iscsi(iscsi: &IscsiStatus) -> String {
     of(&iscsi.exports)
 }
@@ -36,7 +37,8 @@ pub fn of_pool(pool: &PoolStatus) -> String {
     of(&(&pool.uuid, disks.collect::<Vec<_>>(), logical.collect::<Vec<_>>()))
 }
 
-/// The tag of what a change would wipe, of the thing of that tag if it is of one; none where it wipes nothing.
+/// Returns the tag of the disks that a plan would wipe, combined with the tag of the changed object, if any. `None` if
+/// the plan wipes nothing.
 pub fn of_wipes(of_thing: Option<&str>, plan: &Plan) -> Option<String> {
     (!plan.wipes.is_empty()).then(|| of(&(of_thing, &plan.wipes)))
 }
@@ -48,7 +50,7 @@ fn of(value: &impl Serialize) -> String {
     format!("\"{digest}\"")
 }
 
-/// The tags that a request is to be carried out for; none where it is for any.
+/// Returns the tags of the `If-Match` header; `None` if any version is accepted.
 pub fn wanted(headers: &HeaderMap) -> Option<Vec<String>> {
     let given: Vec<&str> = headers.get_all(IF_MATCH).iter().filter_map(|value| value.to_str().ok()).collect();
     let tags: Vec<String> = given.iter().flat_map(|value| value.split(',')).map(|tag| tag.trim().to_owned()).collect();

@@ -1,10 +1,9 @@
-//! Which cache to buy and how to set it: of all that a catalogue offers, the cheapest that answers fast enough and
-//! lasts long enough.
+//! Recommends a cache: the cheapest in a catalogue that is fast enough and lasts long enough, with its settings.
 //!
-//! What is bought (devices, RAM) costs; how it is set (policy, admission, write mode, over-provisioning) does not. So
-//! purchases are looked at by price. For each, every way to set it is estimated from policies alone, over a sample
-//! where the trace is long; those that may meet the targets are run exactly, as the whole cache that a server runs, the
-//! most promising first. The search ends where nothing cheaper is left.
+//! Devices and RAM cost money; settings (policy, admission, write mode, over-provisioning) do not. So purchases are
+//! examined in order of price. For each, all combinations of settings are estimated from policies, over a sample if the
+//! trace is long. Promising combinations are simulated exactly, as the whole cache of a server, the best ones first.
+//! The search ends when nothing cheaper is left.
 
 mod alone;
 mod answer;
@@ -37,31 +36,31 @@ use search::Search;
 /// The longest lifetime that can be a target, in years.
 pub const YEARS_MAX: f64 = 100.0;
 
-/// What the cache is to reach.
+/// The targets of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Targets {
     /// How long a request waits on average at most, in microseconds, if there is such a target.
     pub latency_us: Option<f64>,
-    /// Years that the flash lasts at least; 0 if nobody asks.
+    /// Minimum lifetime of the flash in years; 0 for no limit.
     pub years: f64,
 }
 
-/// What is asked.
+/// A question to [`advise`].
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// What can be bought.
+    /// The hardware on offer.
     pub catalogue: &'a Catalogue,
-    /// What it is to reach.
+    /// The targets.
     pub targets: Targets,
     /// How it may be set.
     pub ways: Ways,
     /// Accesses at the start that are not counted.
     pub warmup: Warmup,
-    /// Whether every cache is run exactly, in place of a search.
+    /// True to simulate every cache exactly, without a search.
     pub exhaustive: bool,
 }
 
-/// What to do.
+/// The recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -80,9 +79,9 @@ pub enum Verdict {
 /// Another cache to think of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    /// What it is beside the answer, such as `cheaper`, `faster`, `safer` or `longer-lived`.
+    /// The difference from the answer, such as `cheaper`, `faster`, `safer` or `longer-lived`.
     pub kind: &'static str,
-    /// What speaks against it.
+    /// Its disadvantage.
     pub but: String,
     /// The cache.
     pub cache: AdvisedCache,
@@ -91,9 +90,9 @@ pub struct Alternative {
 /// Storage without a cache, or flash for all data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Without {
-    /// What it is.
+    /// Its description.
     pub what: String,
-    /// What is paid for it, waits over the years included.
+    /// Its cost over the years, including the cost of waiting.
     pub cost: f64,
     /// How long a request waits on average.
     pub latency_mean_us: f64,
@@ -101,22 +100,22 @@ pub struct Without {
     pub utilisation: f64,
 }
 
-/// What answers the question.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// The trace as the user named it.
     pub trace: String,
     /// The catalogue.
     pub catalogue: String,
-    /// What prices are in.
+    /// The currency of prices.
     pub currency: String,
-    /// What was asked for.
+    /// The targets.
     pub targets: Targets,
-    /// What to do.
+    /// The recommendation.
     pub verdict: Verdict,
     /// That in sentences, with its reasons.
     pub sentences: Vec<String>,
-    /// The cache to buy; where none meets the targets, the nearest.
+    /// The cache to buy, or the nearest one if none meets the targets.
     pub cache: Option<AdvisedCache>,
     /// Others to think of.
     pub alternatives: Vec<Alternative>,
@@ -124,11 +123,11 @@ pub struct Advice {
     pub help: Option<String>,
     /// The storage without a cache.
     pub no_cache: Without,
-    /// Flash for all data, if the catalogue says how much that is and it meets the targets.
+    /// Flash for all data, if the catalogue has its price and it meets the targets.
     pub all_flash: Option<Without>,
     /// How sure that is.
     pub certainty: Certainty,
-    /// What to think of before buying.
+    /// Points to consider before a purchase.
     pub cautions: Vec<String>,
     /// How many caches there were to choose among.
     pub caches: u64,
@@ -156,13 +155,13 @@ pub enum AdviseError {
     NoYears,
 }
 
-/// Told what is being done.
+/// Reports the stages of the work.
 pub trait Stages {
-    /// Work of this many block accesses begins; what is returned is told of them, and dropped when it is done.
+    /// Begins a stage with this many block accesses. The returned progress counts them, and is dropped at the end.
     fn begin(&self, what: String, accesses: u64) -> Box<dyn Progress + '_>;
 }
 
-/// Nobody is told.
+/// Reports nothing.
 #[derive(Debug)]
 pub struct Quiet;
 
@@ -172,10 +171,10 @@ impl Stages for Quiet {
     }
 }
 
-/// The answer to `question` for the workload.
+/// Returns the answer to `question` for the workload.
 ///
 /// # Errors
-/// Targets that the trace cannot be held to, offers that make no cache, and what cannot be simulated.
+/// Targets that do not apply to the trace, invalid offers, and settings that cannot be simulated.
 pub fn advise(workload: &Workload, question: &Question, stages: &dyn Stages) -> Result<Advice, AdviseError> {
     let mut search = Search::new(workload, question, stages)?;
     let no_cache = alone::no_cache(&search)?;
@@ -195,7 +194,7 @@ impl Targets {
         latency.max(years)
     }
 
-    /// The targets in words.
+    /// Formats the targets.
     pub fn words(&self) -> String {
         let latency = self.latency_us.map(words::latency);
         let years = (self.years > 0.0).then(|| human::lifetime(self.years));

@@ -1,4 +1,4 @@
-//! The ways to set a cache that are looked at.
+//! The examined combinations of settings.
 
 use flashwise_core::options::{OptionError, word};
 use flashwise_core::policy::Spec;
@@ -14,7 +14,7 @@ const OVER_PROVISIONS: [&str; 2] = ["10%", "25%"];
 /// Default rules.
 const ADMISSIONS: [&str; 2] = ["none", "probability:p=0.3,writes=admit"];
 
-/// The ways to set a cache that are looked at: each list with each other.
+/// The examined values of each setting; all combinations are examined.
 #[derive(Clone, Debug, Default)]
 pub struct Ways {
     /// Replacement policies.
@@ -75,7 +75,7 @@ pub fn mode_of(text: &str) -> Result<&'static str, String> {
 /// Parses the share of the flash that is kept free.
 ///
 /// # Errors
-/// It is no share, or more than 90 %.
+/// An invalid share, or more than 90 %.
 pub fn over_provision_of(text: &str) -> Result<Share, String> {
     let share = text.parse().ok().filter(|share: &Share| share.of_one() <= 0.9);
     share.ok_or_else(|| format!("found '{text}', expected a share from 0% to 90%"))

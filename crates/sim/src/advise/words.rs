@@ -1,4 +1,4 @@
-//! Amounts of an advice in words.
+//! Formats amounts of money.
 
 use flashwise_core::human;
 

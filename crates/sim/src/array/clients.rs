@@ -1,4 +1,4 @@
-//! When requests come, and how long they waited once they are answered.
+//! Clients of a simulated array: arrivals of requests, and their waits.
 //!
 //! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and
 //! closed systems.
@@ -10,25 +10,25 @@ use super::Arrivals;
 use super::channels::Channels;
 use super::latency::{Distribution, Latencies};
 
-/// What a simulation of waits found.
+/// The results of a simulation with waiting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// When requests came.
+    /// The arrivals of requests.
     pub arrivals: Arrivals,
     /// From the arrival of a request to its answer.
     pub latencies: Latencies,
-    /// The work that the busiest device of the cache was asked to do, background included, per time of its channels;
-    /// above 1 it cannot keep up. None if no time passed.
+    /// Work of the busiest cache device, including background work, as a share of the time of its channels. Above 1 it
+    /// cannot keep up. `None` if no time passed.
     pub cache_utilisation: Option<f64>,
     /// The same of the storage.
     pub storage_utilisation: Option<f64>,
     /// Requests answered per second of a closed loop; none of an open one, which has them from the trace.
     pub requests_per_s: Option<f64>,
-    /// The interval in which requests waited longest on average. None without requests.
+    /// The interval with the longest mean wait. `None` without requests.
     pub worst: Option<Worst>,
 }
 
-/// An interval of a run, by when its requests came.
+/// An interval of a run, by the arrival of its requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worst {
     /// From the first request that counts to the beginning of the interval, in seconds.
@@ -50,7 +50,7 @@ struct Intervals {
 /// There are at most this many intervals, unless they are an hour long or longer.
 const INTERVALS_MAX: usize = 48;
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// An interval of fewer requests than this share of the mean interval tells nothing.
+/// Intervals with fewer requests than this share of the mean interval are ignored.
 const INTERVAL_SHARE_MIN: f64 = 0.1;
 
 impl Intervals {
@@ -93,7 +93,7 @@ impl Intervals {
     }
 }
 
-/// Those who send requests.
+/// The clients that send requests.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
     arrivals: Arrivals,
@@ -110,7 +110,7 @@ struct Measured {
     first_arrival_ns: u64,
     last_arrival_ns: u64,
     last_done_ns: u64,
-    /// What the devices had been asked for before.
+    /// Work of the devices before the counted requests.
     cache_work_ns: Vec<u64>,
     storage_work_ns: Vec<u64>,
 }
@@ -137,8 +137,8 @@ impl Clients {
         }
     }
 
-    /// Whether a request of a closed loop has to wait for the answer to another, where `unanswered` are under way of
-    /// which nobody knows yet when they are answered.
+    /// True if the next request of a closed loop must wait for an answer. `unanswered` requests have an unknown time of
+    /// their answer.
     pub fn waits_for_answer(&self, unanswered: usize) -> bool {
         match self.arrivals {
             Arrivals::Closed { depth } => self.under_way.len() + unanswered >= depth as usize,
@@ -189,7 +189,7 @@ impl Clients {
         }
     }
 
-    /// What was found, once all requests are answered and all work is done.
+    /// Returns the results, after all requests are answered and all work is done.
     pub fn waits(&self, cache: &Channels, storage: &Channels) -> Waits {
         let measured = self.measured.as_ref();
         let utilisation = |channels: &Channels, before: fn(&Measured) -> &[u64]| {
@@ -214,7 +214,7 @@ impl Clients {
 }
 
 impl Measured {
-    /// How long devices had for what they were asked to do: of an open loop, until no more came.
+    /// Returns the time available to the devices; for an open loop, until the last arrival.
     fn span_ns(&self, arrivals: Arrivals) -> u64 {
         let end_ns = match arrivals {
             Arrivals::Closed { .. } => self.last_done_ns,

@@ -1,4 +1,4 @@
-//! What a run over a trace does to an array: how fast it answers and how long it lasts.
+//! Latency and lifetime of an array in a run over a trace.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section IV.
@@ -13,7 +13,8 @@ use crate::columns::{Show, figures};
 use crate::stretch::Counts;
 
 figures! {
-    /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
+    /// Latency and lifetime of an array in a run over a trace. Lifetimes of devices without wear are infinite, `null`
+    /// in JSON.
     pub struct ArrayFigures {
         /// Times of the requests: `none`, `trace` or `closed`, with options.
         arrivals: String, "";
@@ -56,7 +57,7 @@ figures! {
 }
 
 impl ArrayFigures {
-    /// What `counts` of a stretch of this many seconds do to the array of `setting`.
+    /// Returns the figures of an array with `setting`, from the `counts` of this many seconds.
     pub fn of(setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
         let traffic = counts.traffic(setting.block_bytes);
         let wear = setting.array.wear(&traffic, seconds);
@@ -72,7 +73,7 @@ impl ArrayFigures {
         figures.with_latencies(&latencies)
     }
 
-    /// The same where requests wait. How long the array lasts stays what it is by the times of the trace.
+    /// Returns the figures with simulated waits. Lifetimes still follow the times of the trace.
     pub fn with_waits(self, waits: &Waits) -> ArrayFigures {
         let figures = ArrayFigures {
             arrivals: waits.arrivals.to_string(),

@@ -209,7 +209,6 @@ pub trait Transfers: Send + Sync {
     /// another thread.
     ///
     /// # Panics
-    ///
     /// If a transfer names a disk that does not exist, or its buffers do not add up to its length.
     fn submit(&self, transfers: &mut Vec<Transfer>);
 

@@ -338,8 +338,8 @@ impl Shared {
         match is_any {
             false => Ok(()),
             true => {
-                let what = "what was answered is not durable: blocks wait in memory for a place, or are lost until \
-                    they are written anew";
+                let what = "acknowledged writes are not durable: blocks wait in memory for space, or are lost until \
+                    new data is written there";
                 Err(self.cache_failed(what.to_owned()))
             }
         }

@@ -109,7 +109,7 @@ impl Pool {
         let clients = disk.clients();
         if clients > 0 {
             let who = if clients == 1 { "a client has it".to_owned() } else { format!("{clients} clients have it") };
-            return Err(self.refuse(format!("'{}' is in use: {who} open; have them close it first", disk.name())));
+            return Err(self.refuse(format!("'{}' is in use: {who} open; disconnect it first", disk.name())));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub enum PoolError {
     #[error("{path} is a disk of pool '{found}', expected '{expected}'")]
     OtherPool { path: String, found: String, expected: String },
     #[error(
-        "{first} is a disk of pool {first_pool}, {second} of another of the same name, {second_pool}; give those of one"
+        "{first} is a disk of pool {first_pool}, and {second} of another pool with that name, {second_pool}; give the disks of one"
     )]
     TwoPools { first: String, first_pool: Uuid, second: String, second_pool: Uuid },
     #[error(
@@ -32,25 +32,24 @@ pub enum PoolError {
     Duplicate { first: String, second: String, disk: Uuid },
     #[error("{first} and {second} are one disk; give it once")]
     Twice { first: String, second: String },
-    #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
+    #[error("{path}: found {found} bytes, expected {expected} by its label; it was truncated")]
     CutShort { path: String, found: u64, expected: u64 },
     #[error(
-        "pool '{pool}' misses {}; give {}, or set degraded = true to start without; requests for its data then fail{}",
+        "pool '{pool}' misses {}; give {}, or set degraded = true to start without; requests for its data will fail{}",
         .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" },
         .others.iter().map(|(path, why)| format!("; {path} is another: {why}")).collect::<String>()
     )]
     Missing { pool: String, missing: Vec<String>, others: Vec<(String, &'static str)> },
-    #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
+    #[error("{path} was removed from pool '{pool}'; leave it out")]
     TakenOut { path: String, pool: String },
     #[error(
         "{path} contradicts the other disks of pool '{pool}': it is an older copy of a disk, or was started without \
-         them. \
-         Give its newest copy, or leave it out and set degraded = true"
+         them. Give its newest copy, or leave it out and set degraded = true"
     )]
     Diverged { path: String, pool: String },
     #[error(
         "pool '{pool}': {error}; if the disk is gone, set degraded = true to start without it; requests for its data \
-         then fail"
+         will fail"
     )]
     Gone { pool: String, error: io::Error },
     #[error("pool '{pool}': no disk has a complete map, so its data cannot be found")]
@@ -71,7 +70,7 @@ pub enum PoolError {
     Name { name: String },
     #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
     Size { found: u64 },
-    #[error("found {found} bytes of RAM to keep, expected a multiple of 4096")]
+    #[error("found {found} bytes of RAM to reserve, expected a multiple of 4096")]
     Pinned { found: u64 },
     #[error("pool '{pool}': it has no disk {number}")]
     NoDisk { pool: String, number: u32 },
@@ -79,20 +78,20 @@ pub enum PoolError {
     TooLarge,
     #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
     MapFull { pool: String, path: String },
-    #[error("pool '{pool}': no disk takes changes of the map any more: {last}")]
+    #[error("pool '{pool}': no disk accepts changes of the map any more: {last}")]
     NotWritten { pool: String, last: String },
     #[error("pool '{pool}': its cache has failed: {what}")]
     CacheFailed { pool: String, what: String },
     #[error(
-        "pool '{pool}': {what}, but that is not durable: unless the pool can be written before, it is as it was after \
-         a restart; {error}"
+        "pool '{pool}': {what}, but this is not durable: a restart undoes it unless the pool accepts writes before; \
+         {error}"
     )]
     NotDurable { pool: String, what: String, error: Arc<PoolError> },
     #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
     NoSpace { pool: String, wanted: u64, free: u64 },
     #[error(
         "{path}: {what}{}",
-        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe \
+        if *.can_be_wiped { "; to use it anyway and lose that data, name it again as the disk to wipe \
             (--wipe)" } else { "" }
     )]
     NotFree { path: String, what: String, can_be_wiped: bool },

@@ -119,7 +119,7 @@ impl Pool {
         let used_bytes = u64::from(used) * CHUNK_BYTES;
         if used_bytes > 0 && state.metadata.missing().contains(&id) {
             return Err(self.refuse(format!(
-                "disk {id}, {}, is missing and has {used_bytes} bytes that are only there; to go on without them, give \
+                "disk {id}, {}, is missing and has the only copy of {used_bytes} bytes; to continue without them, give \
                  it up by its path",
                 member.path
             )));
@@ -255,7 +255,7 @@ impl Shared {
             return Ok(Next::More);
         }
         if !state.has_disk_that_stays(id) {
-            let what = format!("disk {id} is empty and cannot be taken out: no other stays; add a disk");
+            let what = format!("disk {id} is empty and cannot be removed: no other disk would remain; add one");
             return Err(PoolError::Refused { pool: self.name.clone(), what });
         }
         state.metadata.take_out(id)?;
@@ -309,7 +309,7 @@ impl Shared {
         }
         if !read.is_empty() {
             let stay = self.move_what_was_read(&read)?;
-            let why = |at: usize| format!("{} waits for what its logical disk has lost", moving[at].named());
+            let why = |at: usize| format!("{} waits for lost blocks of its logical disk", moving[at].named());
             stuck.extend(stay.into_iter().map(|number| (numbers[number], why(numbers[number]))));
         }
         Ok(stuck)

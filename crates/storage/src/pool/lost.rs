@@ -25,7 +25,7 @@ impl Pool {
         };
         if !state.metadata.missing().contains(&id) {
             let path = &member.path;
-            return Err(self.refuse(format!("disk {id}, {path}, is there; remove it, which moves what it holds")));
+            return Err(self.refuse(format!("disk {id}, {path}, is present; remove it instead, which moves its data")));
         }
         Ok(member)
     }

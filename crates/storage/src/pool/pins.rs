@@ -26,8 +26,8 @@ impl Pool {
         let before = disk.logical.shape().pinned_ram_bytes;
         let size = human::bytes(bytes as f64);
         Ok(match (bytes == before, bytes) {
-            (true, _) => format!("RAM that is kept for {name} stays {size}."),
-            (false, 0) => format!("No RAM is kept for {name} from then on."),
+            (true, _) => format!("The reserved RAM of {name} stays {size}."),
+            (false, 0) => format!("No RAM will be reserved for {name}."),
             (false, _) => pinned(name, bytes),
         })
     }

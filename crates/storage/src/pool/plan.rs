@@ -28,7 +28,7 @@ pub struct Plan {
 
 /// The sentence about reserved RAM of a logical disk.
 pub(super) fn pinned(name: &str, bytes: u64) -> String {
-    format!("{} of the pool's RAM are kept for what was read of {name} last.", human::bytes(bytes as f64))
+    format!("{} of the pool's RAM are reserved for recent reads of {name}.", human::bytes(bytes as f64))
 }
 
 /// The sentence about the contents of a disk that would be lost.
@@ -53,11 +53,11 @@ impl Pool {
         let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
         let mut does = Vec::new();
         if percent >= WARN_PERCENT {
-            does.push(format!("{percent}% of the pool are in use then: add a disk before it is full."));
+            does.push(format!("{percent}% of the pool will be in use: add a disk before it is full."));
         }
         if provisioned_bytes > status.size_bytes {
             does.push(format!(
-                "Logical disks have {} together then, and the pool {}: writes fail when that is used up.",
+                "Logical disks will have {} in total, and the pool has {}: writes fail when it is full.",
                 human::bytes(provisioned_bytes as f64),
                 human::bytes(status.size_bytes as f64)
             ));
@@ -68,10 +68,10 @@ impl Pool {
     fn takes(&self, thick: bool, chunks: usize) -> Result<(String, u64), PoolError> {
         let bytes = chunks as u64 * CHUNK_BYTES;
         if !thick {
-            return Ok(("It takes space as it is written.".to_owned(), 0));
+            return Ok(("It allocates space when it is written.".to_owned(), 0));
         }
         self.check_space(&self.shared.state().metadata.map, chunks)?;
-        Ok((format!("It takes {} of the pool at once.", human::bytes(bytes as f64)), bytes))
+        Ok((format!("It reserves {} of the pool now.", human::bytes(bytes as f64)), bytes))
     }
 
     /// Describes the effects of [`create_logical`](Self::create_logical).
@@ -83,12 +83,12 @@ impl Pool {
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
         let cache = match (new.cached, new.mode) {
             (false, _) => "Its requests are not cached.".to_owned(),
-            (true, Mode::WriteBack) => "Its requests are cached as those of the pool are.".to_owned(),
-            (true, mode) => format!("Its requests are cached, its writes by {}.", mode.name()),
+            (true, Mode::WriteBack) => "Its requests are cached, in the write mode of the pool.".to_owned(),
+            (true, mode) => format!("Its requests are cached, in write mode {}.", mode.name()),
         };
         let mut does = vec![
             format!(
-                "A logical disk {} of {} is made in pool {}.",
+                "A logical disk {} of {} is created in pool {}.",
                 new.name,
                 human::bytes(new.size_bytes as f64),
                 self.name()
@@ -114,7 +114,7 @@ impl Pool {
         let clients = match disk.clients() {
             0 => "No client has it open.".to_owned(),
             many => format!(
-                "{} that have it open see that at once over iSCSI, and over NBD when they open it anew.",
+                "{} have it open: iSCSI clients see the new size now, NBD clients when they reconnect.",
                 counted(many as u64, "client")
             ),
         };
@@ -125,7 +125,7 @@ impl Pool {
             "The new space reads as zeroes.".to_owned(),
             takes,
             clients,
-            "It cannot be made smaller again.".to_owned(),
+            "It cannot shrink later.".to_owned(),
         ];
         does.extend(self.fills(more, self.provisioned_bytes() - before + size_bytes));
         Ok(Plan { does, ..Plan::default() })
@@ -146,8 +146,8 @@ impl Pool {
         plan.does.extend(cached.map(|cached| match (cached == shape.cached, cached) {
             (true, true) => format!("{name} stays cached."),
             (true, false) => format!("{name} stays uncached."),
-            (false, true) => format!("Requests of {name} go through the pool's cache from then on."),
-            (false, false) => format!("Requests of {name} are not cached from then on."),
+            (false, true) => format!("Requests of {name} will go through the pool's cache."),
+            (false, false) => format!("Requests of {name} will not be cached."),
         }));
         plan.does.extend(mode.map(|mode| match mode == shape.mode {
             true => format!("The mode of {name} stays {}.", mode.name()),
@@ -164,8 +164,8 @@ impl Pool {
         let chunks = disk.logical.entries().counts().placed;
         let does = vec![
             format!("The data on {name}, {}, is lost.", human::bytes(chunks as f64 * CHUNK_BYTES as f64)),
-            "Its space goes back to the pool.".to_owned(),
-            "Clients do not find it any more.".to_owned(),
+            "Its space is free for other logical disks.".to_owned(),
+            "Clients cannot open it any more.".to_owned(),
         ];
         Ok(Plan { does, destroys: true, word: Some(name.to_owned()), ..Plan::default() })
     }
@@ -186,8 +186,9 @@ impl Pool {
             human::bytes(data as f64)
         ));
         does.push(match self.shared.on_disks.get() {
-            Some(_) => "It stays one until it is removed.".to_owned(),
-            None => "It stays one until it is removed; the configuration has to name it for the next start.".to_owned(),
+            Some(_) => "It stays in the pool until you remove it.".to_owned(),
+            None => "It stays in the pool until you remove it. Add it to the configuration before the next start."
+                .to_owned(),
         });
         let destroys = info.refused.is_some();
         let wipes = destroys.then(|| info.identity()).into_iter().collect();
@@ -197,13 +198,13 @@ impl Pool {
     /// Describes the effects of [`end`](Self::end).
     pub fn plan_end(&self) -> Result<Plan, PoolError> {
         self.check_end()?;
-        let mut does = vec![format!("Pool {} has no logical disks, and is not served any more.", self.name())];
+        let mut does = vec![format!("Pool {} has no logical disks, and will not be served any more.", self.name())];
         does.extend(
-            self.status().disks.iter().map(|disk| format!("{} is blank then, and free to be used.", disk.path)),
+            self.status().disks.iter().map(|disk| format!("{} will be blank, and can be used again.", disk.path)),
         );
         if self.volume().has_flash() {
             let flash = self.config.cache.flash.display();
-            does.push(format!("The cache on {flash} is given up; it has nothing that its disks lack."));
+            does.push(format!("The cache on {flash} is deleted; it holds no dirty blocks."));
         }
         Ok(Plan { does, destroys: true, word: Some(self.name().to_owned()), ..Plan::default() })
     }
@@ -212,17 +213,16 @@ impl Pool {
     pub fn plan_remove(&self, id: u32) -> Result<Plan, PoolError> {
         let (member, bytes) = self.check_removal(&self.shared.state(), id)?;
         let moves = match bytes {
-            0 => format!("Nothing is on {}.", member.path),
+            0 => format!("{} is empty.", member.path),
             bytes => format!(
-                "{} move from {} to the other disks, while clients go on.",
+                "{} move from {} to the other disks; clients are not interrupted.",
                 human::bytes(bytes as f64),
                 member.path
             ),
         };
-        let mut does =
-            vec![moves, format!("Then {} is no part of pool {} any more, and blank.", member.path, self.name())];
+        let mut does = vec![moves, format!("Then {} leaves pool {}, and is blank.", member.path, self.name())];
         if self.shared.on_disks.get().is_none() {
-            does.push("The configuration can go without it from then on.".to_owned());
+            does.push("Then you can remove it from the configuration.".to_owned());
         }
         Ok(Plan { does, ..Plan::default() })
     }
@@ -231,8 +231,8 @@ impl Pool {
     pub fn plan_keep(&self, id: u32) -> Result<Plan, PoolError> {
         let member = self.check_keeping(&self.shared.state(), id)?;
         let does = vec![
-            format!("{} is not emptied any more, and stays in pool {}.", member.path, self.name()),
-            "Chunks that were moved to other disks stay there.".to_owned(),
+            format!("{} is no longer being emptied, and stays in pool {}.", member.path, self.name()),
+            "Chunks that have moved to other disks stay there.".to_owned(),
         ];
         Ok(Plan { does, ..Plan::default() })
     }
@@ -240,7 +240,7 @@ impl Pool {
     /// Describes the effects of [`give_up_disk`](Self::give_up_disk).
     pub fn plan_give_up(&self, id: u32) -> Result<Plan, PoolError> {
         let member = self.check_giving_up(&self.shared.state(), id)?;
-        let mut does = vec![format!("{} does not come back: it is left out from then on.", member.path)];
+        let mut does = vec![format!("{} is removed from the pool for good.", member.path)];
         let chunks = member.base..member.base + member.chunks;
         for (name, disk) in self.logical_disks() {
             let was_there = |chunk: u32| chunks.contains(&chunk);
@@ -253,7 +253,7 @@ impl Pool {
                 .count();
             if lost > 0 {
                 let bytes = human::bytes(lost as f64 * CHUNK_BYTES as f64);
-                does.push(format!("{bytes} of {name} are lost and answer with an error until they are written anew."));
+                does.push(format!("{bytes} of {name} are lost: reads fail until new data is written there."));
             }
             let taken = disk
                 .logical
@@ -265,15 +265,14 @@ impl Pool {
             if disk.thick && taken > lost {
                 let bytes = human::bytes((taken - lost) as f64 * CHUNK_BYTES as f64);
                 does.push(format!(
-                    "{bytes} of {name}, which is thick, were not written yet: they lose their reserved space, and take \
-                     it as they \
-                     are written."
+                    "{bytes} of {name}, which is thick, were never written: they lose their reserved space, and allocate \
+                     it again when they are written."
                 ));
             }
         }
         if does.len() > 1 && self.volume().dirty_blocks() > 0 {
             does.push(
-                "Dirty blocks of the disk in the cache are lost too; if the disk returned, they would be written back."
+                "Dirty blocks of the disk in the cache are lost too. If the disk returned instead, they would be written back."
                     .to_owned(),
             );
         }

@@ -406,12 +406,12 @@ fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<S
     let failed = of(PoolDiskState::Failed).chain(of(PoolDiskState::Leaving));
     let failed = failed.filter_map(|disk| Some(format!("{}: {}", disk.path, disk.failed.as_ref()?)));
     let stale = of(PoolDiskState::Stale)
-        .map(|disk| format!("{} did not take a change of the map; it is brought up to date once it does", disk.path));
+        .map(|disk| format!("{} missed a change of the map; it is updated when it accepts writes again", disk.path));
     let lost_bytes: u64 = pool.logical_disks.iter().map(|disk| disk.lost_bytes).sum();
     let lost = (lost_bytes > 0).then(|| {
         let with = pool.logical_disks.iter().filter(|disk| disk.lost_bytes > 0).map(|disk| disk.name.as_str());
         format!(
-            "{} of logical disks are lost: they answer with an error until they are written anew ({})",
+            "{} of logical disks are lost: reads fail until new data is written there ({})",
             human::bytes(lost_bytes as f64),
             with.collect::<Vec<_>>().join(", ")
         )
@@ -420,14 +420,14 @@ fn warning(pool: &PoolStatus, flash: Option<String>, refusing: &str) -> Option<S
     let waiting = waiting.map(|disk| {
         let (blocks, of) = (disk.unwritten_blocks, &disk.name);
         format!(
-            "{blocks} blocks of {of} that were answered wait in memory, as {refusing} does not take them: its \
-            flushes fail"
+            "{blocks} acknowledged blocks of {of} wait in memory, because {refusing} rejects them: its flushes \
+            fail"
         )
     });
     let percent = (pool.used_bytes * 100).checked_div(pool.size_bytes).unwrap_or(0);
     let full = percent >= WARN_PERCENT;
     let full = full.then(|| match pool.free_bytes {
-        0 => "the pool is full: what needs more room is refused; add a disk".to_owned(),
+        0 => "the pool is full: writes that need more space fail; add a disk".to_owned(),
         _ => format!("{percent}% of the pool is in use; add a disk before it is full"),
     });
     let all: Vec<String> =

@@ -1,4 +1,4 @@
-//! Why a volume is refused.
+//! Errors of volumes.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::disk::is_dead;
 use crate::flash::FlashError;
 use crate::volume::config::Whose;
 
-/// Why a volume cannot be opened or closed.
+/// An error of opening, closing or changing a volume.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum VolumeError {
@@ -23,67 +23,61 @@ pub enum VolumeError {
     Flash { volume: Whose, error: io::Error },
     #[error("{volume}: flash '{path}': {error}")]
     Cache { volume: Whose, path: String, error: FlashError },
-    #[error("{volume}: the backend '{path}' has {found} bytes, the volume needs {expected}")]
+    #[error("{volume}: backend '{path}': found {found} bytes, expected at least {expected}, the size of the volume")]
     BackendTooSmall { volume: Whose, path: String, found: u64, expected: u64 },
     #[error(
-        "{volume}: the flash '{path}' has {found} bytes; at least {expected} are needed: {} erase units of {unit}",
+        "{volume}: flash '{path}': found {found} bytes, expected at least {expected}: {} erase units of {unit}",
         Geometry::UNITS_MIN
     )]
     FlashTooSmall { volume: Whose, path: String, found: u64, expected: u64, unit: u64 },
     #[error(
-        "{volume}: the flash '{path}' holds something that is not a cache; if it is one whose first pages are damaged, \
-         'flashwise detach --salvage' gets back what can be got back; to use it as a new one, wipe its first 8192 \
-         bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
+        "{volume}: flash '{path}': found data that is not a cache, expected a cache or a blank device. If the start of \
+         a cache is damaged, recover its data with 'flashwise detach --salvage'; to lose the data, wipe its first 8192 \
+         bytes, for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc'"
     )]
     Foreign { volume: Whose, path: String },
-    #[error("{volume}: the {role} '{path}': {what}")]
+    #[error("{volume}: {role} '{path}': {what}")]
     Taken { volume: Whose, role: &'static str, path: String, what: String },
     #[error(
-        "{volume}: the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: \
-         {what}); \
-         give its own backend, or wipe the flash if what it holds is not needed"
+        "{volume}: flash '{path}': found a cache of another backend, {found}; expected one of '{backend}', {expected} \
+         ({what}). Give the backend of this cache, or wipe the flash if its data is not needed"
     )]
     OtherBackend { volume: Whose, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
     #[error(
-        "{volume}: flash '{path}': {refusal}, or start without what is only there, which is then lost, by \
-         --discard-cache {}",
+        "{volume}: flash '{path}': {refusal}. To start anyway and lose that data, use --discard-cache {}",
         .volume.name
     )]
     Refused { volume: Whose, path: String, refusal: Refusal },
     #[error(
-        "{volume}: it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was \
-         not written \
-         back; give the flash with that cache, and detach it before it is left out; or start without what is only \
-         there, which is then \
-         lost, by --discard-cache {}",
+        "{volume}: flash: found none in the configuration, expected the flash with cache {expected}, which may hold \
+         unwritten data. Give it, and detach the cache before you leave it out; to start anyway and lose that data, \
+         use --discard-cache {}",
         .volume.name
     )]
     FlashLeftOut { volume: Whose, expected: Uuid },
     #[error(
-        "{error}; data that was not written back may be on it: while it can be read, 'flashwise detach {name} --config \
-         FILE' writes that back; \
-         else have it read again, or start without what is only there, which is then lost, by --discard-cache {name}",
+        "{error}. The flash may hold unwritten data. If it is still readable, 'flashwise detach {name} --config FILE' \
+         writes that back; to start anyway and lose it, use --discard-cache {name}",
         name = .volume.name
     )]
     DeadFlash { volume: Whose, error: Box<VolumeError> },
     #[error(
-        "{volume}: the backend's record of its cache is damaged, and trying again cannot mend it ({error}); run \
-         'flashwise detach' with backend and \
-         flash, which writes back the dirty blocks and a new record, or lose them by --discard-cache {}",
+        "{volume}: the backend's record of its cache is permanently damaged ({error}). Run 'flashwise detach' with \
+         backend and flash to write back the dirty blocks and a new record; to lose those blocks, use --discard-cache \
+         {}",
         .volume.name
     )]
     DamagedRecord { volume: Whose, error: io::Error },
     #[error("{volume}: backend {error}")]
     Unidentified { volume: Whose, error: IdentityError },
     #[error(
-        "{volume}: the flash '{path}' is a cache whose {what} is {found}, the {what} is now to be {expected}; \
-         keep the old {what}, or run 'flashwise detach' and 'flashwise attach'"
+        "{volume}: flash '{path}': found a cache with {what} {found}, expected {expected}; keep the old {what}, or run \
+         'flashwise detach' and 'flashwise attach'"
     )]
     Geometry { volume: Whose, path: String, what: &'static str, found: String, expected: String },
     #[error(
-        "{volume}: the backend '{backend}' has {found} bytes, and its cache is of a volume of {expected}: it was cut \
-         short; make it as \
-         large as it was"
+        "{volume}: backend '{backend}': found {found} bytes, expected {expected}, the volume size of its cache. It was \
+         truncated; restore its size"
     )]
     CutShort { volume: Whose, backend: String, found: u64, expected: u64 },
     #[error("{volume}: flash {error}")]
@@ -95,19 +89,20 @@ pub enum VolumeError {
          and start again"
     )]
     LogFull { volume: Whose, path: String },
-    #[error("{volume}: {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data")]
+    #[error(
+        "{volume}: the only copy of {lost} blocks is lost; overwrite them before you detach, or they hold old data"
+    )]
     Lost { volume: Whose, lost: usize },
     #[error(
-        "{volume}: {lost} blocks were lost with the flash, which may have them as they were flushed last; stop the \
-         server and run \
-         'flashwise detach' with backend and flash"
+        "{volume}: {lost} blocks were lost with the flash, which may still hold their last flushed data; stop the \
+         server and run 'flashwise detach' with backend and flash"
     )]
     LostWithFlash { volume: Whose, lost: usize },
-    #[error("{volume}: the backend refuses to be written; {dirty_blocks} blocks are not written back")]
+    #[error("{volume}: writes to the backend fail, so {dirty_blocks} dirty blocks remain on the flash")]
     NotDestaged { volume: Whose, dirty_blocks: u64 },
-    #[error("{volume}: the flash cannot be read, and what is only there is not written back: {reason}")]
+    #[error("{volume}: reads of the flash fail, so its dirty blocks cannot be written back: {reason}")]
     NotRead { volume: Whose, reason: String },
-    #[error("{volume}: it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
+    #[error("{volume}: layout wlfc fixes the size of a volume while it has a cache; detach the cache first")]
     FixedSize { volume: Whose },
     #[error("{volume}: its cache is detached")]
     Detached { volume: Whose },
@@ -118,7 +113,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// True if trying again cannot mend it: the configuration has to change, or what the devices hold.
+    /// True if a retry cannot succeed before the configuration or the contents of a device change.
     pub fn is_permanent(&self) -> bool {
         match self {
             VolumeError::Backend { error, .. } | VolumeError::Flash { error, .. } => {
@@ -151,7 +146,7 @@ impl VolumeError {
         }
     }
 
-    /// True if the flash cannot be read or written; `given_up`, also whether it is not there.
+    /// True if the flash fails reads or writes. With `given_up`, also true if it does not exist.
     pub(super) fn is_of_dead_flash(&self, given_up: bool) -> bool {
         let error = match self {
             VolumeError::Flash { error, .. } => error,

@@ -170,7 +170,7 @@ fn a_backend_that_was_cut_short_is_named() {
     let size = backend.metadata().unwrap().len();
     backend.set_len(size / 2).unwrap();
     let refusal = setting.refusal();
-    let expected = format!("has {} bytes, and its cache is of a volume of {size}: it was cut short", size / 2);
+    let expected = format!("found {} bytes, expected {size}, the volume size of its cache. It was truncated", size / 2);
     assert!(refusal.contains(&expected), "{refusal}");
     backend.set_len(size).unwrap();
     assert_eq!(setting.first_byte(), 7);

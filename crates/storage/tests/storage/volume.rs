@@ -285,7 +285,7 @@ fn a_cache_is_not_used_twice_nor_with_another_backend_nor_cut_short() {
     let other = setting.directory.path().join("other.img");
     File::create(&other).unwrap().set_len(64 * MIB).unwrap();
     let own = std::mem::replace(&mut setting.config.backend, other);
-    assert!(setting.refusal().contains("is a cache of another backend"), "{}", setting.refusal());
+    assert!(setting.refusal().contains("found a cache of another backend"), "{}", setting.refusal());
     setting.config.backend = own;
 
     setting.config.flash_size_bytes = Some(4 * MIB);
@@ -297,7 +297,7 @@ fn a_cache_is_not_used_twice_nor_with_another_backend_nor_cut_short() {
     setting.config.size_bytes = Some(32 * MIB);
     assert!(setting.refusal().contains("keep the old volume size"), "{}", setting.refusal());
     setting.config.size_bytes = Some(65 * MIB);
-    assert!(setting.refusal().contains("the volume needs 68157440"), "{}", setting.refusal());
+    assert!(setting.refusal().contains("expected at least 68157440, the size of the volume"), "{}", setting.refusal());
     setting.config.size_bytes = None;
     setting.open();
 }
@@ -306,7 +306,7 @@ fn a_cache_is_not_used_twice_nor_with_another_backend_nor_cut_short() {
 fn flash_that_holds_something_else_is_left_alone() {
     let mut setting = Setting::new();
     std::fs::write(&setting.config.flash, vec![7; 8 << 20]).unwrap();
-    assert!(setting.refusal().contains("holds something that is not a cache"), "{}", setting.refusal());
+    assert!(setting.refusal().contains("found data that is not a cache"), "{}", setting.refusal());
     assert!(std::fs::read(&setting.config.flash).unwrap().iter().all(|&byte| byte == 7));
     setting.config.flash_size_bytes = Some(2 * MIB);
     assert!(matches!(Volume::open(setting.config.clone(), &|_, _| ()), Err(VolumeError::FlashTooSmall { .. })));

@@ -23,7 +23,7 @@ const CACHED: &str = "with-cache";
 const UNCACHED: &str = "without-cache";
 const BACKEND_MIB: u64 = 32;
 const FLASH_MIB: u64 = 8;
-/// Little, because RAM is not what the demo is about.
+/// Small, because the demo shows the flash cache.
 const RAM_KIB: u64 = 256;
 /// Time of each read and write of the disk, as of a hard disk with short seeks.
 const DISK_MS: u64 = 4;

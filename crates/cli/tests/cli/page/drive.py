@@ -382,7 +382,7 @@ def move_disks(hand, extra):
     # As the configuration has it or, once it was added again, as it is found from any directory.
     for path in (next(disk["path"] for disk in pool()["disks"] if disk["path"].endswith("c.img")), extra):
         hand.press(page.get_by_role("button", name=f"Take out {path}", exact=True))
-        hand.confirm(None, f"Then {path} is no part of pool tank any more, and blank.")
+        hand.confirm(None, f"Then {path} leaves pool tank, and is blank.")
         until(f"{path} is taken out", gone(path))
         expect(page.get_by_role("table", name="Disks of the pool")).not_to_contain_text(path)
     assert not any((FOLDER / "c.img").read_bytes()[:MIB]), "what was taken out is blank"
@@ -428,11 +428,11 @@ def keep_a_disk(hand, name):
     os.truncate(files[0], 2 * MIB)
     hand.go("Pools", name)
     hand.press(page.get_by_role("button", name=f"Take out {files[0]}", exact=True))
-    hand.confirm(None, f"Then {files[0]} is no part of pool {name} any more, and blank.")
+    hand.confirm(None, f"Then {files[0]} leaves pool {name}, and is blank.")
     assert disk()["state"] == "leaving"
     expect(page.get_by_role("table", name="Disks of the pool")).to_contain_text("could not be moved")
     hand.press(page.get_by_role("button", name=f"Keep {files[0]}", exact=True))
-    hand.confirm(None, f"{files[0]} is not emptied any more, and stays in pool {name}.")
+    hand.confirm(None, f"{files[0]} is no longer being emptied, and stays in pool {name}.")
     hand.told(f"{files[0]} stays.")
     assert disk()["state"] == "ok"
     os.truncate(files[0], 16 * MIB)
@@ -479,7 +479,7 @@ def delete_the_pool(hand, name):
     """Deletes the pool that was made, which nothing is in."""
     page = hand.page
     hand.press(page.get_by_role("button", name="Delete the pool"))
-    hand.confirm(name, f"Pool {name} has no logical disks, and is not served any more.")
+    hand.confirm(name, f"Pool {name} has no logical disks, and will not be served any more.")
     expect(page.get_by_role("heading", name="Disks", level=2)).to_be_visible()
     hand.go("Pools")
     expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
@@ -611,7 +611,7 @@ def see_clients(hand):
     hand.type(form.get_by_label("Client 1", exact=True), "tls:db.example.com")
     hand.tick(form.get_by_label("Client 1 is read-only"))
     hand.press(form.get_by_role("button", name="Review the assignment"))
-    hand.confirm(None, "Over iSCSI, mail is for nobody; over NBD, it is for tls:db.example.com (may only read) alone.")
+    hand.confirm(None, "Over iSCSI, mail is for no initiator; over NBD, it is for only tls:db.example.com (read-only).")
     hand.told("mail is assigned.")
     expect(row).to_contain_text("no initiator")
     expect(row).to_contain_text("tls:db.example.com (read-only)")
@@ -632,7 +632,7 @@ def see_clients(hand):
     other = iscsi("web")
     for export, connection in (("mail", nbd.socket), ("web", other)):
         hand.press(table.get_by_role("row").filter(has_text=export).get_by_role("button", name="Disconnect"))
-        hand.confirm(None, f"to {export} ends, once what it has sent is answered.")
+        hand.confirm(None, f"to {export} closes after the answers to its requests.")
         hand.told(f"is disconnected from {export}.")
         assert connection.recv(1) == b"", f"the connection to {export} has ended"
         connection.close()
@@ -797,7 +797,7 @@ def main():
             use_a_cache(hand, name)
             see_clients(hand)
             give_up_a_disk(hand, f"lost-{name}.img")
-            see_events(hand, f"Over iSCSI, web is for {DRIVER}-2 (may only read) alone", "was disconnected from mail", f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
+            see_events(hand, f"Over iSCSI, web is for only {DRIVER}-2 (read-only)", "was disconnected from mail", f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
             see_alerts(hand, FOLDER / "mail.txt")
             hand.press(hand.page.get_by_role("button", name="Sign out"))
             expect(hand.page.get_by_label("Token")).to_be_visible()

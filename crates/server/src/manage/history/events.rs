@@ -1,4 +1,4 @@
-//! What happened lately, for people.
+//! Recent events.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,9 +18,9 @@ pub struct Event {
     pub time_seconds: u64,
     /// The volume that it happened to; absent for the server as a whole.
     pub volume: Option<String>,
-    /// What happened.
+    /// The event, as a sentence.
     pub text: String,
-    /// The user or the token that did it, and the address; absent if it happened by itself.
+    /// The user or token, and the address, that caused it; absent without a request.
     #[serde(default)]
     pub by: Option<String>,
     /// How severe it is.
@@ -29,7 +29,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The volume or pool that it is about, or the server.
+    /// The volume or pool that it concerns, or the server.
     pub fn about(&self) -> &str {
         self.volume.as_deref().unwrap_or("server")
     }
@@ -39,7 +39,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// For the record.
+    /// Information.
     #[default]
     Info,
     /// It needs attention, and nothing fails.
@@ -67,7 +67,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes down what happened, with the next number.
+    /// Adds an event, with the next number.
     pub fn add(&mut self, event: Event) -> Event {
         let number = self.last.back().map_or(1, |event| event.number + 1);
         let event = Event { number, ..event };
@@ -84,17 +84,17 @@ impl Events {
         self.last.push_back(event);
     }
 
-    /// What happened after the event of that number, oldest first.
+    /// Returns the events after the event with this number, oldest first.
     pub fn after(&self, number: u64) -> Vec<Event> {
         self.last.iter().filter(|event| event.number > number).cloned().collect()
     }
 
-    /// Whether some are not in the file yet.
+    /// True if some events are not in the file yet.
     pub fn has_new(&self) -> bool {
         self.new > 0
     }
 
-    /// Those that are not in the file yet, which from now on are.
+    /// Returns the events that are not in the file yet, and marks them as written.
     pub fn take_new(&mut self) -> Vec<Event> {
         let known = self.last.len() - std::mem::take(&mut self.new);
         self.last.range(known..).cloned().collect()

@@ -1,8 +1,8 @@
-//! The history on disk, so that it outlives the process: a redb database in the state directory.
+//! History on disk, to keep it over restarts: a redb database in the state directory.
 //!
-//! A point is a row, its key the volume's name, the range's number and the time, its value JSON. What a range does not
-//! reach back to is deleted, so that the file stays as large as the history of the volumes there are, and of those
-//! there were in the last 30 days. An event is a row of its number; those that are too many are deleted.
+//! A row for each point has the volume's name, the range's number and the time as its key, and JSON as its value.
+//! Points older than their range are deleted. So the size of the file is bounded by the volumes that existed in the
+//! last 30 days. A row for each event has its number as the key; surplus events are deleted.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use super::{Point, Range};
 const POINTS: TableDefinition<'_, (&str, u8, u64), &[u8]> = TableDefinition::new("points");
 const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 
-/// Why the history is not kept.
+/// An error of the history file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has it open.
     #[error("another process keeps its history there")]
     InUse,
-    /// It is not what was written.
+    /// Its contents are invalid.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// The device or the file system failed.
@@ -40,16 +40,16 @@ impl<E: Into<redb::Error>> From<E> for StoreError {
     }
 }
 
-/// Whether a file is not what it should be, while the device works.
+/// True if the file is invalid, although the device works.
 fn is_of_contents(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
-/// Takes what the file holds.
+/// Receives the contents of the file.
 pub trait Reader {
     /// A point of a volume.
     fn point(&mut self, volume: &str, range: Range, point: Point);
-    /// What happened after all that was told before.
+    /// An event; they come in order.
     fn event(&mut self, event: Event);
 }
 
@@ -67,7 +67,7 @@ fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
 }
 
 impl Store {
-    /// Opens the file, or makes it, and reads what is not too old at `now`.
+    /// Opens or creates the file, and reads everything that is not too old at `now`.
     pub fn open(path: &Path, now_seconds: u64, reader: &mut impl Reader) -> Result<Store, StoreError> {
         without_panic(|| Store::open_whole(path, now_seconds, reader))
     }
@@ -75,7 +75,7 @@ impl Store {
     fn open_whole(path: &Path, now_seconds: u64, reader: &mut impl Reader) -> Result<Store, StoreError> {
         let mut database = match Database::create(path) {
             Ok(database) => database,
-            // A file of other bytes, which redb tells as a failed read.
+            // The file is not a database; redb reports that as a failed read.
             Err(DatabaseError::Storage(StorageError::Io(error))) if is_of_contents(&error) => {
                 return Err(StoreError::Damaged(error.to_string()));
             }
@@ -150,12 +150,12 @@ impl Store {
 
 /// redb panics at some damage before it can be asked for its checksums.
 fn without_panic<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    // What was changed is not used after a panic: the store is given up.
+    // After a panic, the store is closed and its unfinished changes are discarded.
     let done = catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|_| Err(StoreError::Damaged("its pages contradict each other".to_owned())))
 }
 
-/// Puts a damaged file aside, in the place of one that was put aside before; where it is then.
+/// Renames a damaged file, replacing an earlier one; returns the new path.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = path.with_extension("redb.damaged");
     std::fs::rename(path, &aside)?;

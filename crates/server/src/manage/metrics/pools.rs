@@ -10,7 +10,7 @@ use prometheus_client::registry::Unit;
 
 use super::{Labels, counter};
 
-/// A gauge of bytes or of a number, or a counter where it says so, of one kind of thing.
+/// A metric of one kind of object: a gauge in bytes or without a unit, or a counter.
 struct Metric<T> {
     /// Its name, without the prefix `flashwise_`, unit and `_total`.
     name: &'static str,
@@ -30,25 +30,23 @@ const fn count<T>(name: &'static str, unit: Option<Unit>, help: &'static str, va
 
 const POOL: &[Metric<PoolStatus>] = &[
     bytes("pool_size", "Room for data on all disks of the pool", |pool| pool.size_bytes),
-    bytes("pool_used", "What logical disks have of it, and what is not free yet", |pool| pool.used_bytes),
-    bytes("pool_free", "What can be given to logical disks now", |pool| pool.free_bytes),
+    bytes("pool_used", "Space allocated to logical disks, or not yet freed", |pool| pool.used_bytes),
+    bytes("pool_free", "Space that can be allocated now", |pool| pool.free_bytes),
     bytes("pool_provisioned", "Sizes of all logical disks of the pool together", |pool| pool.provisioned_bytes),
 ];
 
 const DISK: &[Metric<PoolDiskStatus>] = &[
     bytes("pool_disk_size", "Room for data on a disk of the pool", |disk| disk.size_bytes),
-    bytes("pool_disk_used", "What logical disks have of it", |disk| disk.used_bytes),
+    bytes("pool_disk_used", "Space on the disk allocated to logical disks", |disk| disk.used_bytes),
 ];
 
 const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
     bytes("logical_disk_size", "Size of the logical disk", |disk| disk.size_bytes),
-    bytes("logical_disk_allocated", "What has a place on a disk of it", |disk| disk.allocated_bytes),
-    bytes("logical_disk_missing", "What is on disks that are missing of it", |disk| disk.missing_bytes),
-    bytes(
-        "logical_disk_lost",
-        "What was only on disks that were given up, or on flash that lost it, until it is written anew",
-        |disk| disk.lost_bytes,
-    ),
+    bytes("logical_disk_allocated", "Allocated space of the logical disk", |disk| disk.allocated_bytes),
+    bytes("logical_disk_missing", "Data of the logical disk on missing disks", |disk| disk.missing_bytes),
+    bytes("logical_disk_lost", "Data lost with removed disks or flash, until new data is written there", |disk| {
+        disk.lost_bytes
+    }),
     Metric {
         name: "logical_disk_clients",
         unit: None,
@@ -56,7 +54,7 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
         help: "Clients that have the logical disk open",
         value: |disk| disk.clients,
     },
-    count("logical_disk_read_requests", None, "Reads that were asked for", |disk| disk.read_requests),
+    count("logical_disk_read_requests", None, "Reads requested", |disk| disk.read_requests),
     count("logical_disk_read", Some(Unit::Bytes), "Bytes of them", |disk| disk.read_bytes),
     count("logical_disk_write_requests", None, "Writes that were asked for", |disk| disk.write_requests),
     count("logical_disk_written", Some(Unit::Bytes), "Bytes of them", |disk| disk.written_bytes),
@@ -89,7 +87,7 @@ pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolStatus]) -> fmt:
     reads(encoder, &of_logical)
 }
 
-/// What became of reads in the cache.
+/// Encodes the reads by their source.
 fn reads(encoder: &mut DescriptorEncoder<'_>, of: &[([(&str, &str); 2], &LogicalDiskStatus)]) -> fmt::Result {
     if of.is_empty() {
         return Ok(());

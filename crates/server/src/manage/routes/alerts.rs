@@ -23,7 +23,7 @@ pub(super) enum Format {
     /// A list.
     #[default]
     Json,
-    /// A table, whose first line has the names of the columns.
+    /// A table; its first line has the column names.
     Csv,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
     params(Wanted),
     responses(
         (status = 200, description = "The events", body = Vec<Event>),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
     )
 )]
 pub(super) async fn export(
@@ -86,7 +86,7 @@ fn csv(events: &[Event]) -> String {
     "number,time_seconds,severity,volume,text,by\n".to_owned() + &events.iter().map(line).collect::<String>()
 }
 
-/// Where alerts go, what raises them, and how the last ones were sent.
+/// Destinations and thresholds of alerts, and the results of the last deliveries.
 #[utoipa::path(
     get,
     path = "/v1/alerts",
@@ -96,7 +96,7 @@ pub(super) async fn alerts(State(routed): State<Routed>) -> Json<AlertStatus> {
     Json(routed.live.notifier.status())
 }
 
-/// Sends a test message to all receivers of alerts, and says how that went.
+/// Sends a test message to all receivers of alerts, and returns the results.
 #[utoipa::path(
     post,
     path = "/v1/alerts/test",

@@ -1,4 +1,4 @@
-//! The routes of clients, and of who may open what.
+//! The routes of clients and their access to exports.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,25 +19,25 @@ fn clients(server: &dyn Managed) -> Result<&dyn Clients, ManageError> {
     server.clients().ok_or_else(|| ManageError::NotFound("this server has no clients".to_owned()))
 }
 
-/// Who has something open.
+/// The clients that have an export open.
 #[utoipa::path(
     get,
     path = "/v1/clients",
-    responses((status = 200, description = "What was asked for", body = Vec<OpenClient>))
+    responses((status = 200, description = "Success", body = Vec<OpenClient>))
 )]
 pub(super) async fn all_clients(State(server): Server) -> Answer<Json<Vec<OpenClient>>> {
     blocking(server, |server| Ok(server.clients().map(|clients| clients.clients()).unwrap_or_default())).await.map(Json)
 }
 
-/// Ends a client's connection, once what it has sent is answered.
+/// Closes a client's connection, after the answers to its requests.
 #[utoipa::path(
     delete,
     path = "/v1/clients/{number}",
     params(("number" = u64, Path, description = "The number of the client"), DryRun),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It has ended"),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such client", body = ErrorBody),
     )
 )]
@@ -51,19 +51,19 @@ pub(super) async fn disconnect(
         return Ok(Json(plan).into_response());
     }
     let work = move |server: &dyn Managed| {
-        let told = clients(server)?.disconnect(number)?;
-        live.told(None, told);
+        let done = clients(server)?.disconnect(number)?;
+        live.record(None, done);
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await
 }
 
-/// Who may open what, and how clients prove who they are.
+/// Permissions to open exports, and the authentication of clients.
 #[utoipa::path(
     get,
     path = "/v1/iscsi",
     responses(
-        (status = 200, description = "What was asked for", body = IscsiStatus),
+        (status = 200, description = "Success", body = IscsiStatus),
         (status = 404, description = "The server has no clients", body = ErrorBody),
     )
 )]
@@ -75,7 +75,7 @@ fn tagged(status: IscsiStatus) -> Response {
     ([(ETAG, tag::of_iscsi(&status))], Json(status)).into_response()
 }
 
-/// Assigns an export, or says what that would do, if all assignments are still those that the request is for.
+/// Assigns an export, or describes the effect, if all assignments still have the tag of the request.
 async fn change(
     Asked { server, live, changing, dry, wanted }: Asked,
     (export, assigned): (String, Option<Vec<Assigned>>),
@@ -87,23 +87,24 @@ async fn change(
         if dry {
             return Ok(Json(clients.plan_assign(&export, assigned.as_deref())?).into_response());
         }
-        let told = clients.assign(&export, assigned)?;
-        live.told(None, told);
+        let done = clients.assign(&export, assigned)?;
+        live.record(None, done);
         Ok(tagged(clients.iscsi()))
     };
     blocking(server, work).await
 }
 
-/// Assigns an export to clients: initiators, which alone may open it over iSCSI then, and names in certificates, whose
-/// clients alone may open it over NBD where there are any. Kept over restarts, in place of what the configuration says.
+/// Assigns an export to clients: initiators for iSCSI, and names in certificates for NBD. Other initiators cannot open
+/// it then. If a certificate is named, other NBD clients cannot either. Replaces the assignment of the configuration,
+/// also after restarts.
 #[utoipa::path(
     put,
     path = "/v1/iscsi/exports/{name}",
     params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
     request_body = NewAssignment,
     responses(
-        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 200, description = "Done; with `dry-run=true`: the plan", body = IscsiStatus),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such export", body = ErrorBody),
         (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
             certificates", body = ErrorBody),
@@ -115,13 +116,13 @@ pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Resp
     change(asked, (named(name)?, Some(assigned))).await
 }
 
-/// Has an export assigned as the configuration says.
+/// Restores the assignment of the configuration.
 #[utoipa::path(
     delete,
     path = "/v1/iscsi/exports/{name}",
     params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
     responses(
-        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
+        (status = 200, description = "Done; with `dry-run=true`: the plan", body = IscsiStatus),
         (status = 404, description = "There is no such export", body = ErrorBody),
         (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
             certificates", body = ErrorBody),

@@ -1,5 +1,4 @@
-//! The way of each request into the API: its credential, its place, its body, its turn; and the log of those that were
-//! refused.
+//! Admits requests to the API: checks credential, connection limit, body and concurrency. Logs refused requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,14 +14,14 @@ use super::super::guard::{self, Guard, Peer};
 use super::super::places::{KNOWN_MAX, Place};
 use super::{Answer, Failure, Reason};
 
-/// Whoever gives a wrong token waits for this long.
+/// Time that a request with a wrong token waits.
 pub const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 /// The largest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// A request's body must arrive within this time.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers a request whose sender may make it.
+/// Answers a request if its sender has permission.
 pub async fn guarded(
     State(guard): State<Arc<Guard>>,
     Extension(peer): Extension<Peer>,
@@ -34,7 +33,7 @@ pub async fn guarded(
     let is_health = guard::is_health(uri.path());
     let sender = guard.client(&peer, request.headers());
     let is_known = !is_health && sender.is_some();
-    // Health checks stay with the connections that have no credential, which nobody can keep them from.
+    // Health checks stay among the connections without a credential, so no client can block them.
     let answering = if is_known { place.admit() } else { is_health.then(|| place.answer()) };
     let response = match guard.check(&peer, &method, &uri, request.headers()) {
         Ok(_) if is_known && answering.is_none() => {
@@ -85,8 +84,8 @@ fn is_dry_run(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == "dry-run=true"))
 }
 
-/// The same request with its body in memory. Who is still sending would not come to read an answer, so that this comes
-/// before all answers but those to who may send nothing.
+/// Reads the body into memory. A client that is still sending might not read an answer, so this comes before every
+/// answer except refusals.
 async fn received(request: Request) -> Answer<Request> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;

@@ -1,4 +1,4 @@
-//! The routes that the page lives on: who is signed in, what happens, and how the figures were.
+//! The routes of the page: sessions, events, and past figures.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,12 +31,12 @@ use crate::manage::places::{Answering, Place};
 use crate::manage::sessions::Right;
 use flashwise_storage::status::ServerStatus;
 
-/// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
+/// Maximum number of clients that follow the server. Each holds a connection, and some must remain for others.
 const FOLLOWERS_MAX: usize = 32;
 /// Where the address of the page leads.
 const ENTER: &str = "/page/enter";
 
-/// What these routes answer from.
+/// The state of these routes.
 #[derive(Clone)]
 pub struct Page {
     pub live: Arc<Live>,
@@ -48,7 +48,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// `listeners` takes the socket of the page, once somebody asks for its address.
+    /// Creates the state. The first request for the page's address sends its socket to `listeners`.
     pub fn new(
         live: Arc<Live>,
         guard: Arc<Guard>,
@@ -61,7 +61,7 @@ impl Page {
     }
 }
 
-/// The loopback port of the page, at which the API answers too once somebody asked for it.
+/// The loopback port of the page. The API listens there after the first request for the page's address.
 struct Loopback {
     port: OnceCell<u16>,
     listeners: mpsc::Sender<TcpListener>,
@@ -92,18 +92,18 @@ struct Code {
     code: String,
 }
 
-/// Whether somebody has to sign in, and has.
+/// The state of a session.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Session {
-    /// Whether the API asks for a token.
+    /// True if the API requires a token.
     token_needed: bool,
-    /// Whether this request may see the server: it bears a token or the cookie of a session, or none is needed.
+    /// True if this request may see the server: it has a token or a session, or needs none.
     signed_in: bool,
-    /// Whether it may change something, too.
+    /// True if it may change something, too.
     may_change: bool,
 }
 
-/// What one signs in with.
+/// A token or a code to sign in with.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignIn {
@@ -111,12 +111,12 @@ pub struct SignIn {
     token: String,
 }
 
-/// Whether this request is signed in; needs no token.
+/// The session of this request; needs no token.
 #[utoipa::path(
     get,
     path = "/v1/session",
     security(()),
-    responses((status = 200, description = "What was asked for", body = Session))
+    responses((status = 200, description = "Success", body = Session))
 )]
 pub async fn session(State(page): State<Page>, Extension(peer): Extension<Peer>, headers: HeaderMap) -> Json<Session> {
     let token_needed = page.guard.token.is_some();
@@ -132,7 +132,7 @@ pub async fn session(State(page): State<Page>, Extension(peer): Extension<Peer>,
     request_body = SignIn,
     responses(
         (status = 204, description = "The cookie is in `Set-Cookie`"),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 401, description = "The token is wrong", body = ErrorBody),
     )
 )]
@@ -156,7 +156,7 @@ fn no_random(error: io::Error) -> Failure {
     post,
     path = "/v1/page",
     responses(
-        (status = 200, description = "What was asked for", body = PageAddress),
+        (status = 200, description = "Success", body = PageAddress),
         (status = 500, description = "The server cannot listen on loopback", body = ErrorBody),
     )
 )]
@@ -197,8 +197,8 @@ pub async fn sign_out(State(page): State<Page>, headers: HeaderMap) -> Response 
     tag = "following",
     params(("name" = String, Path, description = "The volume"), Query),
     responses(
-        (status = 200, description = "What was asked for", body = Past),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 200, description = "Success", body = Past),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such volume", body = ErrorBody),
     )
 )]
@@ -214,9 +214,9 @@ pub async fn history(
         .map(Json)
 }
 
-/// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each
-/// thing that happens, beginning with those of late, or with what came after the number in `Last-Event-ID`. The id of
-/// an event is its number.
+/// Follows the server. An event `status` each second has the contents of `/v1/status`. An event `happened` reports each
+/// event: first the recent ones, or those after the number in `Last-Event-ID`, then new ones. The id of an event is its
+/// number.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -241,7 +241,7 @@ pub async fn events(
         guard: page.guard,
         status: page.live.watch(),
         stopping: page.stopping,
-        told: page.live.number_told(told_before(&headers)),
+        sent: page.live.resume_after(last_event_id(&headers)),
         peer,
         headers,
         live: page.live,
@@ -252,45 +252,45 @@ pub async fn events(
     Ok(Sse::new(stream::unfold(follower, Follower::next)))
 }
 
-/// Somebody who follows the server.
+/// A client that follows the server.
 struct Follower {
-    /// Who it is, and may look as long as it may.
+    /// Checks before each event that the client still has permission.
     guard: Arc<Guard>,
     peer: Peer,
     headers: HeaderMap,
     live: Arc<Live>,
     status: watch::Receiver<Arc<ServerStatus>>,
     stopping: watch::Receiver<bool>,
-    /// The number of the last event that it was told of.
-    told: u64,
-    /// What it is told of next, last first.
+    /// The number of the last event that was sent.
+    sent: u64,
+    /// Unsent events, the newest first.
     waiting: Vec<Event>,
     _permit: OwnedSemaphorePermit,
     _answering: Answering,
 }
 
 impl Follower {
-    /// What it is told next, and who is told the rest; none when the server stops, or it may look no more.
+    /// Returns the next event. Returns `None` if the server stops or the client has lost its permission.
     async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Follower)> {
         if let Some(event) = self.waiting.pop() {
-            self.told = event.number;
+            self.sent = event.number;
             return Some((Ok(written("happened", &event).id(event.number.to_string())), self));
         }
         tokio::select! {
             changed = self.status.changed() => changed.ok()?,
             _ = self.stopping.wait_for(|stopping| *stopping) => return None,
         }
-        // The token may be another by now, and a session ended.
+        // The token can change and the session can end meanwhile.
         self.guard.client(&self.peer, &self.headers)?;
-        self.waiting = self.live.events_after(self.told);
+        self.waiting = self.live.events_after(self.sent);
         self.waiting.reverse();
         let status = Arc::clone(&self.status.borrow_and_update());
         Some((Ok(written("status", &*status)), self))
     }
 }
 
-/// The number of the last event that somebody who comes again was told of; 0 where there is none.
-fn told_before(headers: &HeaderMap) -> u64 {
+/// Returns the number of the last event that a returning client received; 0 for a new client.
+fn last_event_id(headers: &HeaderMap) -> u64 {
     let text = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

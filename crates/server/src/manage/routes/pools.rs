@@ -39,13 +39,13 @@ fn logical_status(pool: PoolStatus, name: &str) -> Result<LogicalDiskStatus, Man
     found.ok_or_else(|| ManageError::NotFound(format!("pool '{}': no logical disk '{name}'", pool.name)))
 }
 
-/// The machine's disks, and what each could be used for.
+/// The machine's disks, and the possible uses of each.
 #[utoipa::path(
     get,
     path = "/v1/disks",
     responses(
-        (status = 200, description = "What was asked for", body = Vec<DiskInfo>),
-        (status = 500, description = "The machine does not tell", body = ErrorBody),
+        (status = 200, description = "Success", body = Vec<DiskInfo>),
+        (status = 500, description = "The system does not list its devices", body = ErrorBody),
     )
 )]
 pub(super) async fn machine_disks(State(server): Server) -> Answer<Json<Vec<DiskInfo>>> {
@@ -56,7 +56,7 @@ pub(super) async fn machine_disks(State(server): Server) -> Answer<Json<Vec<Disk
 #[utoipa::path(
     get,
     path = "/v1/pools",
-    responses((status = 200, description = "What was asked for", body = Vec<PoolStatus>))
+    responses((status = 200, description = "Success", body = Vec<PoolStatus>))
 )]
 pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStatus>>> {
     blocking(server, |server| Ok(server.pools().map(|pools| pools.status()).unwrap_or_default())).await.map(Json)
@@ -69,11 +69,11 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
     params(DryRun, IfMatch),
     request_body = NewPool,
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is served", body = PoolStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 409, description = "A disk is not free, or the name is taken", body = ErrorBody),
-        (status = 412, description = "Another disk is there now than one to be wiped", body = ErrorBody),
+        (status = 412, description = "A disk to wipe was replaced", body = ErrorBody),
         (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
     )
 )]
@@ -87,7 +87,7 @@ pub(super) async fn make_pool(Asked { server, live, changing, dry, wanted }: Ask
         }
         check_wipes(wanted.as_deref(), None, || pools.plan_pool(&new))?;
         pools.make_pool(&new)?;
-        live.told(Some(&new.name), format!("The pool was made of {}", new.disks.join(", ")));
+        live.record(Some(&new.name), format!("The pool was created from {}", new.disks.join(", ")));
         pool_status(pools, &new.name).map(Changed::Made)
     };
     answer(blocking(server, work).await?, StatusCode::CREATED, whole)
@@ -99,7 +99,7 @@ pub(super) async fn make_pool(Asked { server, live, changing, dry, wanted }: Ask
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "The pool")),
     responses(
-        (status = 200, description = "What was asked for", body = PoolStatus),
+        (status = 200, description = "Success", body = PoolStatus),
         (status = 404, description = "There is no such pool", body = ErrorBody),
     )
 )]
@@ -116,11 +116,11 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "The pool"), Deletion, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
-        (status = 409, description = "It has logical disks, or is of the configuration", body = ErrorBody),
+        (status = 409, description = "It has logical disks, or comes from the configuration", body = ErrorBody),
         (status = 412, description = "It was changed meanwhile", body = ErrorBody),
         (status = 500, description = "It is not served any more, but a disk could not be cleared", body = ErrorBody),
     )
@@ -149,25 +149,25 @@ pub(super) async fn delete_pool(
             return Ok(Json(pools.plan_end(&name)?).into_response());
         }
         pools.end(&name)?;
-        live.told(Some(&name), "The pool was deleted");
+        live.record(Some(&name), "The pool was deleted");
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await
 }
 
-/// What became of a change: what it would do with the tag of what that wipes, or the pool after it.
+/// The result of a change: for a dry run its plan and tag, otherwise the pool.
 enum Changed {
     Planned(Plan, Option<String>),
     Made(PoolStatus),
 }
 
-/// What a change would do to the thing of that tag.
+/// Returns the plan of a dry run. `of_thing` is the tag of the changed object.
 fn planned(of_thing: Option<&str>, plan: Plan) -> Changed {
     let tag = tag::of_wipes(of_thing, &plan);
     Changed::Planned(plan, tag)
 }
 
-/// Refuses a request that is for another thing, or for the wiping of other disks than those that it would wipe now.
+/// Refuses a request with an outdated tag: the object has changed, or other disks would be wiped.
 fn check_wipes(
     wanted: Option<&[String]>,
     of_thing: Option<&str>,
@@ -183,7 +183,7 @@ fn check_wipes(
     Err(ManageError::Changed)
 }
 
-fn told_plan(plan: Plan, tag: Option<String>) -> Response {
+fn plan_response(plan: Plan, tag: Option<String>) -> Response {
     let mut response = Json(plan).into_response();
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         response.headers_mut().insert(ETAG, tag);
@@ -191,7 +191,7 @@ fn told_plan(plan: Plan, tag: Option<String>) -> Response {
     response
 }
 
-/// Makes a change of a pool, or says what it would do, if the pool is still the one that the request is for.
+/// Changes a pool, or describes the effect, if the pool still has the tag of the request.
 async fn change_pool(
     Asked { server, live, changing, dry, wanted }: Asked,
     (name, change): (String, PoolChange),
@@ -206,20 +206,20 @@ async fn change_pool(
             return pools.plan(&name, &change).map(|plan| planned(Some(&tag), plan));
         }
         pools.make(&name, &change)?;
-        live.told(Some(&name), change.told());
+        live.record(Some(&name), change.description());
         pool_status(pools, &name).map(Changed::Made)
     };
     blocking(server, work).await
 }
 
-/// The answer to a change: the plan, or what `shown` takes of the pool, with the pool's tag.
+/// Returns the answer to a change: the plan, or the part of the pool that `shown` selects, with the pool's tag.
 fn answer<T: Serialize>(
     changed: Changed,
     status: StatusCode,
     shown: impl FnOnce(PoolStatus) -> Answer<T>,
 ) -> Answer<Response> {
     Ok(match changed {
-        Changed::Planned(plan, tag) => told_plan(plan, tag),
+        Changed::Planned(plan, tag) => plan_response(plan, tag),
         Changed::Made(pool) => (status, [(ETAG, tag::of_pool(&pool))], Json(shown(pool)?)).into_response(),
     })
 }
@@ -233,29 +233,29 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
     move |pool| Ok(logical_status(pool, name)?)
 }
 
-/// Whether a name was given once more; a dry run does without, but not with another.
+/// True if the name was repeated correctly; a dry run may omit it.
 pub(super) fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
     confirm.map_or(dry, |confirm| confirm == name)
 }
 
-/// Clears a disk that nothing uses; what it holds is lost.
+/// Wipes an unused disk; its data is lost.
 #[utoipa::path(
     post,
     path = "/v1/disks/wipe",
     params(DryRun, IfMatch),
     request_body = DiskWiped,
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is blank"),
         (status = 400, description = "The path is not confirmed", body = ErrorBody),
         (status = 409, description = "The disk is in use, or blank already", body = ErrorBody),
-        (status = 412, description = "Another disk is there now", body = ErrorBody),
+        (status = 412, description = "The disk was replaced", body = ErrorBody),
     )
 )]
 pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(&body)?;
     if !is_confirmed(dry, confirm.as_ref(), &path) {
-        return Err(bad(format!("what {path} holds is lost then; to wipe it, give its path as confirm")));
+        return Err(bad(format!("a wipe loses the data on {path}; to confirm it, give the path as confirm")));
     }
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -264,11 +264,11 @@ pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Ask
         if dry {
             let plan = plan()?;
             let tag = tag::of_wipes(None, &plan);
-            return Ok(told_plan(plan, tag));
+            return Ok(plan_response(plan, tag));
         }
         check_wipes(wanted.as_deref(), None, plan)?;
         pools.wipe(&path)?;
-        live.told(None, format!("The disk {path} was wiped"));
+        live.record(None, format!("The disk {path} was wiped"));
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await
@@ -281,9 +281,9 @@ pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Ask
     params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
     request_body = DiskAdded,
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is a part of the pool", body = PoolStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is not free, or it cannot be done now", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
@@ -294,7 +294,7 @@ pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> 
     answer(change_pool(asked, change).await?, StatusCode::CREATED, whole)
 }
 
-/// Starts to empty a disk of a pool; once its chunks are on others, it is taken out.
+/// Starts to empty a disk of a pool. Once its chunks are on other disks, it is removed.
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}/disks/{number}",
@@ -305,9 +305,9 @@ pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> 
         IfMatch
     ),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 202, description = "It began", body = PoolStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
@@ -319,7 +319,7 @@ pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answe
     answer(change_pool(asked, change).await?, StatusCode::ACCEPTED, whole)
 }
 
-/// Has a disk stay that is being emptied; what was moved stays where it is.
+/// Stops emptying a disk; chunks that have moved stay there.
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks/{number}/keep",
@@ -330,8 +330,8 @@ pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answe
         IfMatch
     ),
     responses(
-        (status = 200, description = "It stays; with `dry-run=true`: what would happen", body = PoolStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 200, description = "It stays; with `dry-run=true`: the plan", body = PoolStatus),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It is not being emptied", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
@@ -342,7 +342,7 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
     answer(change_pool(asked, (name, PoolChange::KeepDisk(number))).await?, StatusCode::OK, whole)
 }
 
-/// Gives up a disk that is missing: what was there is lost, and answers with an error until it is written anew.
+/// Removes a missing disk for good. Its data is lost: reads of it fail until new data is written there.
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks/{number}/give-up",
@@ -356,9 +356,9 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
     responses(
         (status = 200, description = "The pool goes on without it; with `dry-run=true`: what would \
             happen", body = PoolStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
-        (status = 409, description = "The disk is there, or the path is another", body = ErrorBody),
+        (status = 409, description = "The disk is present, or the path is wrong", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
@@ -375,9 +375,9 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: B
     params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
     request_body = NewLogicalDisk,
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is there", body = LogicalDiskStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The name is taken, or there is no space", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
@@ -402,8 +402,8 @@ pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body:
     ),
     request_body = LogicalDiskChange,
     responses(
-        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = LogicalDiskStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 200, description = "Done; with `dry-run=true`: the plan", body = LogicalDiskStatus),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
@@ -420,19 +420,19 @@ pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)
     answer(change_pool(asked, change).await?, StatusCode::OK, one(&name))
 }
 
-/// What is asked when a logical disk is deleted.
+/// Query of a deletion.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Deletion {
-    /// The name once more, so that none is deleted by a slip; a dry run does without.
+    /// Repeats the name, to prevent mistakes. Optional in a dry run.
     pub(super) confirm: Option<String>,
-    /// Says what would happen, and does nothing.
+    /// Returns the plan, and changes nothing.
     #[serde(default, rename = "dry-run")]
     pub(super) dry_run: bool,
 }
 
-/// Deletes a logical disk that no client has open; what it holds is lost.
+/// Deletes a logical disk that no client has open; its data is lost.
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}/logical-disks/{disk}",
@@ -443,7 +443,7 @@ pub(super) struct Deletion {
         IfMatch
     ),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),
@@ -461,10 +461,10 @@ pub(super) async fn delete_logical_disk(
     let (pool, name) = named(of)?;
     let Deletion { confirm, dry_run: dry } = asked(query)?;
     if !is_confirmed(dry, confirm.as_ref(), &name) {
-        return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
+        return Err(bad(format!("a deletion loses the data on '{name}'; to confirm it, give the name as confirm")));
     }
     Ok(match change_pool(Asked::of(routed, client, dry, &headers), (pool, PoolChange::Delete(name))).await? {
-        Changed::Planned(plan, tag) => told_plan(plan, tag),
+        Changed::Planned(plan, tag) => plan_response(plan, tag),
         Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
     })
 }
@@ -476,7 +476,7 @@ pub(super) async fn delete_logical_disk(
     params(("name" = String, Path, description = "The pool"), ("disk" = String, Path, description = "The logical \
         disk")),
     responses(
-        (status = 200, description = "What was asked for", body = Vec<MapRun>),
+        (status = 200, description = "Success", body = Vec<MapRun>),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),
     )
 )]

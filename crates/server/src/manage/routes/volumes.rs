@@ -24,9 +24,9 @@ use crate::manage::{Managed, NewVolume, tag};
     params(DryRun, IfMatch),
     request_body = NewVolume,
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is served", body = VolumeStatus),
-        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 409, description = "The backend or the flash is in use, or the name is taken", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
@@ -40,20 +40,21 @@ pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked
             return Ok(Json(plan).into_response());
         }
         server.make_volume(&new)?;
-        live.told(Some(&new.name), format!("The volume was made of {}", new.backend));
+        live.record(Some(&new.name), format!("The volume was created with backend {}", new.backend));
         Ok((StatusCode::CREATED, Json(server.volume(&new.name)?)).into_response())
     };
     blocking(server, work).await
 }
 
-/// Removes a volume that a running server made, that no client has open and whose backend has all of its data, which
-/// stays. The flash is blank then. One that is not served is forgotten, and its devices are left as they are.
+/// Removes a volume that a running server created. No client may have it open, and its backend must have all of its
+/// data. The data stays, and the flash is wiped. A volume that is not being served is only forgotten: its devices are
+/// unchanged.
 #[utoipa::path(
     delete,
     path = "/v1/volumes/{name}",
     params(("name" = String, Path, description = "The volume"), Deletion, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
         (status = 404, description = "There is no such volume", body = ErrorBody),
@@ -86,7 +87,7 @@ pub(super) async fn delete_volume(
             return Ok(Json(plan).into_response());
         }
         server.end_volume(&name)?;
-        live.told(Some(&name), "The volume was removed");
+        live.record(Some(&name), "The volume was removed");
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await

@@ -125,7 +125,7 @@ fn settings_are_changed_and_wrong_ones_refused() {
 #[test]
 fn unknown_paths_and_methods_are_answered_as_json() {
     let (api, _) = local();
-    let unknown = "no such path; /openapi.json lists those that there are".to_owned();
+    let unknown = "no such path; /openapi.json lists all paths".to_owned();
     for path in ["/nothing", "/v1", "/v1/volumes/", "/v1/status/x"] {
         assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, unknown.clone()), "{path}");
     }
@@ -136,7 +136,7 @@ fn unknown_paths_and_methods_are_answered_as_json() {
         ("PUT", "/metrics", "GET,HEAD"),
     ] {
         let answer = ask(&api, method, path, "");
-        let error = format!("{method} cannot be asked of this path; /openapi.json lists what can");
+        let error = format!("{method} is not supported by this path; /openapi.json lists its methods");
         assert_eq!(error_of(&answer), (405, error));
         assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
     }
@@ -179,7 +179,7 @@ fn a_server_is_ready_where_all_volumes_serve_reads_and_writes() {
         // Health checks are independent of the volumes.
         assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
         if matches!(state, VolumeState::FlashFailed | VolumeState::BackendFailed) {
-            let expected = "1 of 2 volumes and pools do not serve reads and writes; /v1/status says which".to_owned();
+            let expected = "1 of 2 volumes and pools do not serve reads and writes; /v1/status names them".to_owned();
             assert_eq!(error_of(&answer), (503, expected), "{state}");
         } else {
             assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"), "{state}");
@@ -462,7 +462,7 @@ fn a_read_only_client_sees_everything_and_changes_nothing() {
                 "GET" => assert!([200, 404].contains(&answer.status), "{method} {path}: {}", answer.status),
                 _ if ["/v1/session", "/v1/page"].contains(&path.as_str()) => assert_ne!(answer.status, 403),
                 _ => {
-                    let error = "this token is for looking; what changes something needs the other one".to_owned();
+                    let error = "this token is read-only; a change needs the token for changes".to_owned();
                     assert_eq!(error_of(&answer), (403, error), "{method} {path}");
                     refused += 1;
                 }
@@ -491,7 +491,7 @@ fn a_change_of_an_outdated_state_is_refused() {
             format!("PATCH {path} HTTP/1.1\r\nHost: localhost\r\nIf-Match: {tag}\r\nContent-Length: 17\r\n\r\n{body}");
         request(&api, &head)
     };
-    let error = "it was changed meanwhile; look at it again".to_owned();
+    let error = "it has changed since you read it; read it again".to_owned();
     for path in ["/v1/volumes/one?dry-run=true", "/v1/volumes/one"] {
         assert_eq!(error_of(&change("\"other\"", path)), (412, error.clone()));
     }

@@ -161,7 +161,7 @@ fn a_start_does_without_a_dead_flash_that_nothing_is_only_on() {
             std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
             let refusal =
                 Volume::open(setting.config.clone(), &|_, _| ()).err().expect("data is only there").to_string();
-            assert!(refusal.contains("data that was not written back may be on it"), "{layout:?}: {refusal}");
+            assert!(refusal.contains("The flash may hold unwritten data"), "{layout:?}: {refusal}");
             setting.config.discard_cache = true;
             let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap();
             assert!(opened.without_flash && opened.notes[0].contains("what was only there is given up"), "{opened:?}");

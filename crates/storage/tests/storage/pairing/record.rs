@@ -60,7 +60,7 @@ fn a_damaged_record_is_refused_until_the_flash_is_detached() {
     let error = Volume::open(setting.config.clone(), &|_, _| ()).err().unwrap();
     assert!(error.is_permanent());
     let error = error.to_string();
-    let starts = "volume 'v': the backend's record of its cache is damaged, and trying again cannot mend it (";
+    let starts = "volume 'v': the backend's record of its cache is permanently damaged (";
     assert!(error.starts_with(starts) && error.contains("extended attribute user.flashwise.cache: found "), "{error}");
     assert!(error.contains("run 'flashwise detach' with backend and flash"), "{error}");
     assert!(error.ends_with("by --discard-cache v"), "{error}");
@@ -97,7 +97,7 @@ fn a_damaged_record_is_discarded_with_its_cache_and_no_other() {
     setting.damage_record();
     setting.config.discard_cache = true;
     let own = std::mem::replace(&mut setting.config.flash, other.config.flash.clone());
-    assert!(setting.refusal().contains("is a cache of another backend"), "{}", setting.refusal());
+    assert!(setting.refusal().contains("found a cache of another backend"), "{}", setting.refusal());
     assert_eq!(other.first_byte(), 8);
     setting.config.flash = own;
     let (volume, opened) = setting.open();

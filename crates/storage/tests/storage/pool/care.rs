@@ -180,7 +180,7 @@ fn a_flash_that_is_left_out_is_missed() {
     config.cache.flash = std::path::PathBuf::new();
     config.cache.flash_size_bytes = None;
     let error = Pool::open(config, &|_, _| ()).err().unwrap().to_string();
-    let expected = "pool 'tank': it is to have no flash, and its backend belongs to cache ";
+    let expected = "pool 'tank': flash: found none in the configuration, expected the flash with cache ";
     assert!(error.starts_with(expected), "{error}");
     has_what_was_written(&tank);
 }
@@ -201,7 +201,7 @@ fn a_start_that_is_refused_changes_no_disk() {
     config.cache.flash = std::path::PathBuf::new();
     config.cache.flash_size_bytes = None;
     let error = Pool::open(config, &|_, _| ()).err().unwrap().to_string();
-    assert!(error.contains("it is to have no flash"), "{error}");
+    assert!(error.contains("found none in the configuration"), "{error}");
     assert!(std::fs::read(&away).unwrap() == content);
     has_what_was_written(&tank);
 }
@@ -266,7 +266,7 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         let lost: Vec<u64> =
             disks_of(&pool, "a").into_iter().filter(|(_, disk)| *disk == 2).map(|(at, _)| at).collect();
         let error = pool.give_up_disk(2, "disk1.img").unwrap_err().to_string();
-        assert!(error.contains("is there; remove it"), "{error}");
+        assert!(error.contains("is present; remove it instead"), "{error}");
         // In write-back, the cache has what it never wrote back.
         write(&disk, lost[0], 4096, 5).unwrap();
         pool.close().unwrap();
@@ -282,7 +282,7 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         assert!(error.contains(&format!("found 'another' as the disk to give up, expected '{path}'")), "{error}");
         let plan = pool.plan_give_up(2).unwrap();
         let bytes = lost.len() as u64 * 64;
-        let expected = format!("{bytes} KiB of a are lost and answer with an error until they are written anew.");
+        let expected = format!("{bytes} KiB of a are lost: reads fail until new data is written there.");
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
         let unwritten = disks_of(&pool, "thick").into_iter().filter(|(_, disk)| *disk == 2).count() * 64;
         let expected =
@@ -391,14 +391,14 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     let pool = tank.open();
     let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
     let plan = pool.plan_create(&NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
-    says(&plan, "A logical disk a of 20 MiB is made in pool ");
-    says(&plan, "It takes 20 MiB of the pool at once.");
-    says(&plan, "87% of the pool are in use then");
+    says(&plan, "A logical disk a of 20 MiB is created in pool ");
+    says(&plan, "It reserves 20 MiB of the pool now.");
+    says(&plan, "87% of the pool will be in use");
     assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());
     let plan = pool.plan_create(&new("a", 64 * MIB)).unwrap();
-    says(&plan, "Logical disks have 64 MiB together then, and the pool 2");
+    says(&plan, "Logical disks will have 64 MiB in total, and the pool has 2");
     let pinned = |bytes| NewLogical { pinned_ram_bytes: bytes, ..new("a", MIB) };
-    says(&pool.plan_create(&pinned(8192)).unwrap(), "8 KiB of the pool's RAM are kept for what was read of a last.");
+    says(&pool.plan_create(&pinned(8192)).unwrap(), "8 KiB of the pool's RAM are reserved for recent reads of a.");
     let refused = [
         NewLogical { thick: true, ..new("a", 64 * MIB) },
         pinned(5000),
@@ -484,7 +484,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
         after.ram_read_hits - before.ram_read_hits
     };
     assert_eq!(left(&pool, "a", "b"), 0);
-    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1 MiB of the pool's RAM are kept for what was read of a last.");
+    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1 MiB of the pool's RAM are reserved for recent reads of a.");
     pool.set_pinned("a", MIB).unwrap();
     assert_eq!((left(&pool, "a", "b"), left(&pool, "b", "a")), (256, 0));
     let a = status(&pool, "a");

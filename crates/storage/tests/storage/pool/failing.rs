@@ -391,7 +391,10 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
         let (size, free) = (pool.status().size_bytes, pool.status().free_bytes);
         assert_eq!(free, size - pool.status().used_bytes, "what it needs is set aside");
         if stays {
-            assert_eq!(pool.plan_keep(1).unwrap().does[0], "bad.img is not emptied any more, and stays in pool tank.");
+            assert_eq!(
+                pool.plan_keep(1).unwrap().does[0],
+                "bad.img is no longer being emptied, and stays in pool tank."
+            );
             pool.keep_disk(1).unwrap();
             assert_eq!((pool.status().disks[0].state, &pool.status().disks[0].failed), (PoolDiskState::Ok, &None));
             let error = pool.keep_disk(1).unwrap_err().to_string();

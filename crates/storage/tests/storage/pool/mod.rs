@@ -285,7 +285,7 @@ fn a_copy_of_a_disk_is_refused_beside_it_and_a_disk_of_another_pool_too() {
     disks[0].read_at(&mut bytes, 0).unwrap();
     short.write_at(&bytes, 0).unwrap();
     let short: Vec<Arc<dyn Disk>> = vec![Arc::new(short), disks[1].clone(), disks[2].clone()];
-    assert!(refusal(&short, true).contains("it was cut short"), "{}", refusal(&short, true));
+    assert!(refusal(&short, true).contains("it was truncated"), "{}", refusal(&short, true));
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn what_no_disk_takes_names_the_pool_once() {
     *failing.1.lock().unwrap() = true;
     let error = pool.create_logical(&live::new("a", MIB as u64)).err().unwrap();
     assert!(matches!(error.cause(), PoolError::NotWritten { .. }) && !error.is_permanent());
-    let what = "pool 'tank': no disk takes changes of the map any more: ";
+    let what = "pool 'tank': no disk accepts changes of the map any more: ";
     assert!(error.to_string().starts_with(what) && error.to_string().matches("tank").count() == 1, "{error}");
 }
 
