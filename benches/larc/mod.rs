@@ -3,8 +3,8 @@
 //!
 //! Sizes are scaled, and so are times: the run, and the ages in the guest and the server. The time of a transfer is
 //! not, so the disk has as many transfers for each file as in the paper. The paper's runs take 30 minutes. Its disk
-//! reorders the requests of a hundred threads and reaches about 250 transfers per second. One transfer at a time needs
-//! 60 minutes for as many.
+//! reorders the requests of a hundred threads and reaches about 250 transfers per second. Without concurrent transfers,
+//! as many need 60 minutes.
 
 mod files;
 mod guest;

@@ -33,13 +33,15 @@ pub const WEAR: &str = "Flash wear (--layout in-place; --layout log with --devic
 pub const BUCKETS: &str = "Caches that evict whole buckets (--layout wlfc, wlfc_c, b-like)";
 
 /// The topics, listed below the main screen.
-pub const MORE: &str = "More options:\n  \
-    --help=input      trace input: formats, block sizes, malformed records\n  \
-    --help=admission  admission rules, waiting requests, devices and their lifetime\n  \
-    --help=layout     layouts on flash, and the whole cache of flashwise serve\n  \
-    --help=wear       flash wear\n  \
-    --help=buckets    caches that evict whole buckets: WLFC, and one modelled after bcache\n  \
-    --help=all        every option";
+pub const MORE: &str = concat!(
+    "More options:\n",
+    "  --help=input      trace input: formats, block sizes, malformed records\n",
+    "  --help=admission  admission rules, waiting requests, devices and their lifetime\n",
+    "  --help=layout     layouts on flash, and the whole cache of flashwise serve\n",
+    "  --help=wear       flash wear\n",
+    "  --help=buckets    caches that evict whole buckets: WLFC, and one modelled after bcache\n",
+    "  --help=all        every option"
+);
 
 /// Commands by purpose, in the order of the list. Others follow under [`OTHER_COMMANDS`].
 const GROUPS: [(&str, &[&str]); 3] = [

@@ -45,7 +45,7 @@ pub struct Simulate {
     /// Policies or algorithms from `flashwise policies`: lru,larc; repeatable [default: all; the table shows some]
     ///
     /// Options follow the name: larc:fill=ghost, c:buffers=8. If wear is simulated, the default is lru, ripq+, pannier,
-    /// m, m+ and c. Without this option, the table has lru, larc, the two best others and the bound, min; --policy all
+    /// m, m+ and c. Without this option, the table has lru, larc, the two best others and the bound, min. --policy all
     /// prints a line for each policy and size.
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<Policies>,

@@ -197,8 +197,8 @@ impl<S> Account<S> {
 mod tests {
     use super::*;
 
-    /// Read 1 (admitted), write 1 (hit: dirty), write 2 (admitted: dirty), read 3 (admitted, evicts 1: written back),
-    /// write 4 (past the cache), read 5 (past the cache), read 2 (hit), read 6 (admitted, evicts 3: clean).
+    /// Read 1 (admitted), write 1 (hit: dirty), write 2 (admitted: dirty). Read 3 (admitted, evicts 1: written back),
+    /// write 4 and read 5 (past the cache). Read 2 (hit), read 6 (admitted, evicts 3: clean).
     #[test]
     fn dirty_blocks_are_written_back_when_they_are_evicted() {
         fn run(mut account: Account<impl BlockSet<u32>>) -> Counts {

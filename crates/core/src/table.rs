@@ -1,7 +1,7 @@
 //! A dense hash table of numbers, for indexes with one entry per cached block.
 //!
-//! Source: our own. Buckets of a cache line with a count of the entries that overflowed past them follow F14 (Bronson
-//! and Shi: Open-sourcing F14 for faster, more memory-efficient hash tables. Engineering at Meta, 2019).
+//! Source: our own. As in F14, a bucket is a cache line, and counts the entries that overflowed past it. Source of F14:
+//! Bronson and Shi: Open-sourcing F14 for faster, more memory-efficient hash tables. Engineering at Meta, 2019.
 //!
 //! The table stores only numbers, 4 bytes each. The caller knows their keys and hashes. The bits that the numbers leave
 //! free hold a part of the hash, so few of the caller's keys are compared in vain. A table with a known capacity is

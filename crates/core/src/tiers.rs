@@ -8,8 +8,8 @@
 //!   Figure 3 and section IV.B; with `p` = 1 they are the paper's.
 //! - The paper gives average latencies without their derivation. Here an access takes the latency of the device that
 //!   answers it. This is the cache for hits and admitted writes, and the storage for read misses and rejected writes.
-//!   The average is over bytes, which gives the paper's 0.136 ms for its workload I. Work after the answer (filling the
-//!   cache, writing back) takes no time.
+//!   The average is over bytes, which gives the paper's 0.136 ms for its first workload. Work after the answer (filling
+//!   the cache, writing back) takes no time.
 
 /// Days of a year, as in the paper's lifetimes and in the vendors' conversion of drive writes per day into bytes.
 pub const YEAR_DAYS: f64 = 365.0;

@@ -43,7 +43,7 @@ impl Progress for Watch {
 
     fn ends_early(&self, path: &str, rows: u64) {
         let remark = format!("{path}: the end is missing, as after a server was killed; {rows} rows were read");
-        self.remarks.lock().expect("nobody panics with it").push(remark);
+        self.remarks.lock().expect("no holder of the lock panics").push(remark);
     }
 }
 
@@ -65,7 +65,7 @@ impl Progress for Stage<'_> {
 impl Watch {
     /// Reports the notes as Python warnings.
     fn warn(self, py: Python<'_>) -> PyResult<()> {
-        for remark in self.remarks.into_inner().expect("nobody panics with it") {
+        for remark in self.remarks.into_inner().expect("no holder of the lock panics") {
             let remark = std::ffi::CString::new(remark.replace('\0', " ")).expect("it has no zero");
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &remark, 1)?;
         }

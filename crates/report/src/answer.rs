@@ -520,11 +520,8 @@ impl<'a> Reading<'a> {
         for row in &rows {
             columns.extend([format!("{}:\nwrites a day", named(row)), "lasts\nyears".to_owned()]);
         }
-        let mut table = Table::new(
-            "How fast drives wear out: times that they are written in a day, and years until they have been written as \
-             often as they are rated for",
-            columns,
-        );
+        let mut table =
+            Table::new("Wear of drives: full writes per day, and years until the rated writes are used up", columns);
         for drive in drives() {
             let drives = number_of(&drive, size.bytes);
             let rated = drive.device.endurance_cycles / 365.0 / 5.0;

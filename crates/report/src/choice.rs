@@ -8,7 +8,7 @@
 //!
 //! The policy is the one with the highest [`worth`] there, from its hits and the wear of the flash. Small differences
 //! do not predict the next week: among similar policies, the one that leads at most sizes wins. No row dominates the
-//! recommended one: none has at least as many hits, at most its wear and at most its size, and is better in one.
+//! recommended one, which means: at least equal in hits, wear and size, and better in one of them.
 
 use std::cmp::Reverse;
 

@@ -232,8 +232,8 @@ impl Managed for Volumes {
                 let error = match missing.is_empty() {
                     true => error,
                     false => format!(
-                        "{error}; the pool misses {}, where some of it belongs: start with it; to give it up loses \
-                         what it has, and what was not written back to it",
+                        "{error}; the pool misses {}, the home of some dirty blocks. Start with it, or remove it and \
+                         lose its data and these blocks",
                         missing.join(" and ")
                     ),
                 };

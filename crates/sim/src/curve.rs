@@ -242,8 +242,8 @@ pub fn is_in_one_pass(trace: &Trace, policy: &Spec) -> bool {
 }
 
 /// Returns the knee of a curve whose points are sorted by size and end at a cache of every block. It is the point
-/// furthest above the straight line from no cache to the last point (Satopaa, Albrecht, Irwin, Raghavan: Finding a
-/// "Kneedle" in a haystack. SIMPLEX 2011). `None` if that is not far.
+/// furthest above the straight line from no cache to the last point. `None` if that is not far. Source: Satopaa,
+/// Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011.
 fn knee(curve: &[SizeAndHits]) -> Option<SizeAndHits> {
     let &(largest, _) = curve.last()?;
     let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);

@@ -34,7 +34,7 @@ pub enum SizeError {
     BelowOneBlock { found: String, block_size_bytes: u64 },
     #[error(
         "size range '{found}': expected FIRST..LAST:STEP such as 1%..10%:1%, or FIRST..LAST:xFACTOR such as \
-         64MiB..1GiB:x2, with FIRST at most LAST, a step above 0 and at most {RANGE_MAX} sizes"
+         64MiB..1GiB:x2, FIRST up to LAST, a step above 0, at most {RANGE_MAX} sizes"
     )]
     NotARange { found: String },
     #[error("block size '{found}': expected a power of two from 512 to 1MiB, such as 4KiB")]

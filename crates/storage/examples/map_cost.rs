@@ -1,5 +1,5 @@
-//! What a pool's map costs a request: reads of 4 KiB that hit RAM, of a logical disk and of the pool's cache itself, in
-//! turns: `map_cost [THOUSANDS]`.
+//! Measures the cost of a pool's map per request: `map_cost [THOUSANDS]`. Reads of 4 KiB hit RAM, alternately through a
+//! logical disk and directly through the pool's cache.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn request(operation: Operation, offset: u64, data: Vec<u8>) -> Request {
     Request { operation, offset, length: 4096, force_unit_access: false, data, caching: Default::default() }
 }
 
-/// Nanoseconds of a read of `export`, of which `place` says where.
+/// Returns the nanoseconds of a read of `export`; `place` gives the offset of each.
 fn reads(export: &dyn Export, requests: u64, place: impl Fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
     for number in 0..requests {
@@ -56,8 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         disk.submit(write, Box::new(move |written| drop(sender.send(written))));
         receiver.recv()??;
     }
-    // Where each chunk is in the pool, which is what the cache knows it by: chunks of a disk follow the last of the
-    // disk before.
+    // Positions of chunks in the pool, which the cache uses as addresses. Chunks of a disk follow those of the previous
+    // disk.
     let base = |number: u32| u64::from(number - 1) * DISK_BYTES as u64;
     let mut places = vec![0; (SIZE / CHUNK_BYTES) as usize];
     for run in pool.map_of("a")? {

@@ -1,8 +1,8 @@
-//! What clients feel when more is written than a slow backend takes: `pressure DIRECTORY [SECONDS [POLICY]]`.
+//! Shows the waits of clients that write more than a slow backend takes: `pressure DIRECTORY [SECONDS [POLICY]]`.
 //!
-//! Eight writers of random blocks and a reader of blocks that miss fill a cache of 64 MiB before a backend of 8 ms; one
-//! more reader asks for blocks that are on flash, and every second someone flushes. The longest wait of each is
-//! printed, with what was done in a second.
+//! Eight writers of random blocks and a reader that misses fill a cache of 64 MiB in front of a backend of 8 ms.
+//! Another reader hits the flash, and every second there is a flush. Prints the longest wait of each, and the requests
+//! per second.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

@@ -1,5 +1,5 @@
-//! What recording a request costs the thread that asks for it: `record_cost [FILE]`, segments of `trace.zst` in the
-//! temporary directory if none is given.
+//! Measures the cost of recording a request for its thread: `record_cost [FILE]`. By default it writes segments of
+//! `trace.zst` in the temporary directory.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use flashwise_storage::export::{Operation, Request};
 use flashwise_storage::record::{Limits, Recorder};
 
 const REQUESTS: u64 = 4_000_000;
-/// So many are recorded at once, then as long is waited as 1,000,000 a second takes.
+/// Number of requests recorded without a pause. Pauses limit the rate to 1,000,000 requests per second.
 const BURST: u64 = 10_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

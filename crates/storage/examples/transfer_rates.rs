@@ -2,8 +2,8 @@
 //!
 //!     transfer_rates FILE SECONDS [direct|buffered] [ring|pool] [callback|thread] [DEPTH]
 //!
-//! Each transfer that ends is followed by another, submitted by the function that takes the completion (`callback`) or
-//! by a thread that the completion is passed to (`thread`). What is left out is tried in all ways.
+//! After each transfer, another is submitted: by the function that receives the completion (`callback`), or by another
+//! thread (`thread`). All combinations of omitted arguments are measured.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,7 +16,7 @@ use flashwise_storage::disk::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What makes transfer after transfer.
+/// Submits one transfer after another.
 struct Reads {
     memory: Vec<u8>,
     units: u64,

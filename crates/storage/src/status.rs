@@ -1,5 +1,4 @@
-//! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the
-//! metrics.
+//! The status of a running server: one set of figures for `flashwise status`, the JSON API and the metrics.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +12,7 @@ use crate::export::{Guest, Requested};
 
 pub use crate::load::BackendLoad;
 
-/// The states that something can be in, each with its name in kebab case, which every output has. The first is the one
-/// that it begins in.
+/// Defines an enum of states, each with a name in kebab case for all outputs. The first is the initial state.
 macro_rules! states {
     ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
         $(#[$meaning])*
@@ -28,7 +26,7 @@ macro_rules! states {
             /// All of them.
             pub const ALL: [$name; $count] = [$($name::$state),*];
 
-            /// What it is called.
+            /// Returns its name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($name::$state => $text,)*
@@ -46,71 +44,71 @@ macro_rules! states {
 pub(crate) use states;
 
 states! {
-    /// What state a volume is in.
+    /// The state of a volume.
     VolumeState [6] {
         /// Everything works.
         #[default]
         Ok "ok",
-        /// The flash failed, and data is only there: reads are served, writes refused.
+        /// The flash failed and holds dirty blocks: reads are served, writes fail.
         FlashFailed "flash-failed",
-        /// The flash failed, nothing was only there, and the volume goes on without it.
+        /// The flash failed without dirty blocks, and the volume continues without it.
         WithoutFlash "without-flash",
-        /// All reads, all writes or all flushes of the backend have failed for at least 5 seconds, until one succeeds.
+        /// All reads, all writes or all flushes of the backend have failed for at least 5 seconds.
         BackendFailed "backend-failed",
-        /// What is dirty is being written back, so that the volume can go on without its flash.
+        /// Dirty blocks are being written back, so that the volume can continue without its flash.
         Detaching "detaching",
-        /// The volume was asked to go on without its flash, and does.
+        /// The volume continues without its flash, on request.
         Detached "detached",
     }
 }
 
 impl VolumeState {
-    /// True if the volume goes on without its flash.
+    /// True if the volume continues without its flash.
     pub fn is_without_flash(self) -> bool {
         matches!(self, VolumeState::WithoutFlash | VolumeState::Detached)
     }
 }
 
-/// A volume at a moment. Counts are since its cache was opened by this process, in blocks of 4,096 bytes unless they
-/// say otherwise.
+/// The status of a volume. Counts start when this process opened the cache, and are in blocks of 4,096 bytes unless a
+/// field has another unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     /// The volume's name: its NBD export.
     pub name: String,
-    /// Size in bytes; of the cache of a pool, what its disks have for data.
+    /// Size in bytes; for the cache of a pool, the space for data on its disks.
     pub size_bytes: u64,
-    /// Where the slow storage is.
+    /// The path of the backend.
     pub backend: String,
-    /// Where the flash is; empty for a volume without one.
+    /// The path of the flash; empty without one.
     pub flash: String,
-    /// How its cache is laid out on the flash: `log` or `wlfc`.
+    /// Layout of the cache on flash: `log` or `wlfc`.
     #[serde(default)]
     pub layout: String,
-    /// Replacement policy with its options; `wlfc` where the layout has its own.
+    /// Replacement policy with its options; `wlfc` for layout wlfc, which has its own.
     pub policy: String,
     /// Admission rule with its options, or `none`.
     pub admission: String,
-    /// What an admission rule that adapts holds to now, in words: `p=0.25`, `max=64KiB`, `min=3`, `everything`, or
+    /// The current choice of an adaptive admission rule: `p=0.25`, `max=64KiB`, `min=3`, `everything`, or
     /// `policy larc`.
     pub admission_choice: Option<String>,
-    /// The threshold behind that: a portion, blocks or references; absent where there is none, or before the first
+    /// The threshold of that choice: a probability, blocks or references; absent without one, or before the first
     /// decision.
     pub admission_threshold: Option<f64>,
-    /// How often an admission rule that adapts has decided.
+    /// Number of decisions of an adaptive admission rule.
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
-    /// Which clients are cached that no rule names: `all` or `none`.
+    /// Default for clients that no rule names: `all` are cached or `none`.
     pub cache_clients: String,
-    /// Rules of the allow list with commas between them, or `none`.
+    /// Rules of the allow list, separated by commas, or `none`.
     pub allow_clients: String,
-    /// Rules of the deny list with commas between them, or `none`.
+    /// Rules of the deny list, separated by commas, or `none`.
     pub deny_clients: String,
     /// The clients that have the volume open.
     pub clients: Vec<ClientStatus>,
-    /// What state it is in.
+    /// The volume's state.
     pub state: VolumeState,
-    /// Which device failed, with the last error, and since when for a backend; absent while none has.
+    /// The failed device and its last error; for a backend, also the time of the failure. Absent without a failure.
     pub state_reason: Option<String>,
     /// Seconds since the volume was opened.
     pub uptime_seconds: f64,
@@ -124,11 +122,11 @@ pub struct VolumeStatus {
     pub flash_read_hits: u64,
     /// Reads served from RAM or flash, 0 to 1.
     pub read_hit_ratio: f64,
-    /// What the cache did, by the names that `flashwise simulate` has for it.
+    /// Figures of the cache, with the names of `flashwise simulate`.
     #[serde(flatten)]
     pub cache: CacheStatus,
-    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the
-    /// write buffer together.
+    /// Number of writes of neighbouring blocks to the log because of clients. One is a request, or the blocks that
+    /// leave the write buffer together.
     pub flash_write_requests: u64,
     /// All flash writes, in bytes.
     pub flash_bytes_written: u64,
@@ -136,90 +134,87 @@ pub struct VolumeStatus {
     pub erasures: u64,
     /// Flash writes per day at the rate so far, in bytes; 0 in the first second.
     pub flash_bytes_per_day: f64,
-    /// Drive writes per day that this is.
+    /// Drive writes per day at this rate.
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
     pub drive_writes_per_day_rated: Option<f64>,
-    /// Years until the rated writes of a new device are used up at the rate so far, less what was written over its life
-    /// as `write_budget` has it. Absent without a rating, without writes, without a flash in use, and in the first
-    /// hour, whose rate is no basis for years.
+    /// Years until the rated writes of the flash are used up at the rate so far. Writes over its whole life count, as
+    /// in `write_budget`. Absent without a rating, writes or flash, and in the first hour, whose rate says little.
     pub lifetime_years_rated: Option<f64>,
-    /// The budget of flash writes and how much of it was used; absent without a budget and a rating.
+    /// The budget of flash writes and its use; absent without a budget and a rating.
     #[serde(default)]
     pub write_budget: Option<WriteBudgetStatus>,
-    /// Blocks read or written that missed, and that neither admission rule nor policy took in.
+    /// Blocks read or written that missed, and that the admission rule or the policy rejected.
     pub bypasses: u64,
-    /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be
-    /// written back.
+    /// Total delay of answers to writes, to limit dirty blocks to what the backend can take.
     pub throttled_seconds: f64,
-    /// Requests that are under way.
+    /// Requests in progress.
     pub queue_depth: u64,
     /// Blocks that are being written back.
     pub destaging_blocks: u64,
-    /// Flushes that clients asked for.
+    /// Flushes requested by clients.
     pub flushes: u64,
     /// Size of the flash, in bytes.
     pub flash_bytes: u64,
-    /// Most blocks that the policy may keep on flash.
+    /// Maximum number of blocks that the policy keeps on flash.
     pub capacity_blocks: u64,
-    /// Most blocks that fit on flash: those that the policy keeps, and those that it gave up and that are not
-    /// overwritten yet.
+    /// Maximum number of blocks on flash: those that the policy keeps, and evicted ones that are not yet overwritten.
     pub flash_room_blocks: u64,
     /// Blocks with a copy on flash, kept by the policy or not: at most `flash_room_blocks`.
     pub cached_blocks: u64,
-    /// Blocks on flash that are newer than the backend's.
+    /// Dirty blocks on flash.
     pub dirty_blocks: u64,
-    /// The same in bytes, with what waits in RAM.
+    /// Dirty data on flash and in RAM, in bytes.
     pub dirty_bytes: u64,
     /// Blocks that wait in the write buffer.
     pub buffered_blocks: u64,
-    /// Seconds since the block on flash that has been dirty for longest became dirty, or up to a tenth of `dirty-age`
-    /// more; absent if none is dirty, and with layout `wlfc`.
+    /// Age of the oldest dirty block on flash in seconds, or up to a tenth of `dirty-age` more; absent without dirty
+    /// blocks, and for layout `wlfc`.
     pub oldest_dirty_seconds: Option<f64>,
-    /// While the flash is being detached: how long that still takes in seconds, if dirty blocks are written back as
-    /// fast as in the last seconds. Absent before that is known, and with layout `wlfc`.
+    /// Estimated time until a detach is complete, in seconds, at the rate of the last seconds. Absent while that is
+    /// unknown, and for layout `wlfc`.
     pub detach_remaining_seconds: Option<f64>,
     /// Transfers of the backend.
     #[serde(default)]
     pub backend_load: BackendLoad,
-    /// Blocks whose only copy was lost; reading them is an error.
+    /// Blocks whose only copy is lost; reads of them fail.
     pub lost_blocks: Vec<u64>,
-    /// Blocks that were answered and have found no place yet: they wait in memory, and no flush succeeds before.
+    /// Acknowledged blocks that wait in memory because no device accepts them. Flushes fail until they are written.
     #[serde(default)]
     pub unwritten_blocks: u64,
-    /// Memory that the process takes, in bytes.
+    /// Memory used by the process, in bytes.
     pub memory_bytes: u64,
-    /// Failures of devices.
+    /// Device failures.
     pub faults: FaultsStatus,
-    /// Requests by kind, with how long they took.
+    /// Latencies by kind of request.
     pub latencies: Vec<LatencyStatus>,
-    /// Keys of settings that were changed since the server was started. The next start takes them from the
-    /// configuration again.
+    /// Keys of settings that were changed since the server started. The next start uses the configuration's values.
     pub changed_settings: Vec<String>,
-    /// True if a running server made it, so that no configuration has it.
+    /// True if a running server created it, so that it is not in the configuration.
     #[serde(default)]
     pub made: bool,
 }
 
-/// A budget of flash writes, per day and over the life of the flash. The budget is that of the admission rule, else the
-/// drive writes per day that the flash is rated for, which no rule holds.
+/// A budget of flash writes, per day and over the life of the flash. It is the budget of the admission rule, or else
+/// the rated drive writes per day, which no rule enforces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WriteBudgetStatus {
-    /// The counter of the writes: `drive` for the drive's own (SMART), which has those of others too, or `flashwise`.
+    /// The source of the counts: `drive` for the drive's counter (SMART), which includes writes of others, or
+    /// `flashwise`.
     pub source: String,
     /// Bytes that may be written per day.
     pub bytes_per_day: f64,
-    /// Bytes that were written today; days begin at 00:00 UTC.
+    /// Bytes written today; days begin at 00:00 UTC.
     pub today_bytes: u64,
-    /// Those as a share of the budget of a day.
+    /// Writes of today as a share of the daily budget.
     pub today_used: f64,
     /// Days since the account began.
     pub life_days: f64,
-    /// Bytes that were written since then, over all starts of the server.
+    /// Bytes written since then, over all starts of the server.
     pub life_bytes: u64,
-    /// Those as a share of what the budget allowed since then.
+    /// These writes as a share of the budget since then.
     pub life_used: f64,
-    /// Bytes that hosts wrote to the drive over all of its life, by its own counter; absent if it has none.
+    /// Bytes written to the drive over its whole life, by its own counter; absent if it has none.
     pub drive_bytes: Option<u64>,
 }
 
@@ -228,7 +223,7 @@ macro_rules! cache_status {
         [$($(#[doc = $of_flash_meaning:literal])+ $of_flash:ident: u64, $of_flash_unit:literal $(, $of_flash_head:literal, $of_flash_note:literal)?;)*]
         [$($(#[doc = $of_log_meaning:literal])+ $of_log:ident: u64, $of_log_unit:literal $(, $of_log_head:literal, $of_log_note:literal)?;)*]
     ) => {
-        /// What a cache did since it was opened: the figures that it shares with a simulated one.
+        /// Figures of the cache since it was opened; a simulated cache has the same.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
         #[serde(default)]
         pub struct CacheStatus {
@@ -266,33 +261,33 @@ flashwise_core::cache_figures! { cache_status! {} }
 pub struct CacheFigure {
     /// Its name in every output.
     pub name: &'static str,
-    /// What it means, in sentences.
+    /// Its meaning, in sentences.
     pub meaning: &'static [&'static str],
     /// Its value.
     pub value: fn(&CacheStatus) -> u64,
 }
 
-/// A client that has a volume open: what is known of it, and what becomes of its requests.
+/// A client that has a volume open, and the treatment of its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientStatus {
-    /// The number of its connection, by which it can be disconnected.
+    /// The number of its connection, for requests to disconnect it.
     #[serde(default)]
     pub number: Option<u64>,
     /// The export that it opened.
     pub export: String,
-    /// The protocol that it speaks: `nbd` or `iscsi`.
+    /// Its protocol: `nbd` or `iscsi`.
     #[serde(default)]
     pub protocol: String,
     /// The name of its iSCSI initiator.
     #[serde(default)]
     pub initiator: Option<String>,
-    /// `usual`: cached, but for sequential streams; `always`: cached; `never`: not cached.
+    /// `usual`: cached, except sequential streams; `always`: cached; `never`: not cached.
     pub caching: String,
     /// Its network address.
     pub address: Option<String>,
-    /// Its process, where it is on this machine.
+    /// Its process, if it runs on this machine.
     pub pid: Option<u32>,
-    /// The user whose process it is.
+    /// The user of that process.
     pub uid: Option<u32>,
     /// The group of that user.
     pub gid: Option<u32>,
@@ -303,10 +298,10 @@ pub struct ClientStatus {
     /// Its requests since it opened the export.
     #[serde(default)]
     pub requests: u64,
-    /// Bytes that it asked to read.
+    /// Bytes requested by its reads.
     #[serde(default)]
     pub read_bytes: u64,
-    /// Bytes that it asked to write.
+    /// Bytes requested by its writes.
     #[serde(default)]
     pub written_bytes: u64,
 }
@@ -339,21 +334,21 @@ impl ClientStatus {
 /// Failures of devices since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FaultsStatus {
-    /// Reads of the flash that failed.
+    /// Failed reads of the flash.
     pub flash_read_errors: u64,
-    /// Blocks read from flash whose checksum was wrong.
+    /// Blocks read from flash with a wrong checksum.
     pub flash_checksum_errors: u64,
-    /// Writes and flushes of the flash that failed.
+    /// Failed writes and flushes of the flash.
     pub flash_write_errors: u64,
-    /// Reads of the backend that failed.
+    /// Failed reads of the backend.
     pub backend_read_errors: u64,
-    /// Writes and flushes of the backend that failed.
+    /// Failed writes and flushes of the backend.
     pub backend_write_errors: u64,
-    /// Requests that were answered with an error.
+    /// Requests answered with an error.
     pub failed_requests: u64,
 }
 
-/// How long requests of one kind took, in microseconds.
+/// Latencies of one kind of request, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyStatus {
     /// `read`, `write`, `flush`, `trim`, `write-zeroes` or `cache`.
@@ -370,15 +365,15 @@ pub struct LatencyStatus {
     pub p999_us: u64,
     /// Longest.
     pub max_us: u64,
-    /// All of them together; for the metrics.
+    /// Sum of all latencies, for the metrics.
     #[serde(skip)]
     pub sum_us: u64,
-    /// How many took how long, by rising bounds; those above the last are in none. For the metrics.
+    /// Numbers of requests by rising bounds, for the metrics. Requests above the last bound are in no bucket.
     #[serde(skip)]
     pub buckets: Vec<LatencyBucket>,
 }
 
-/// Requests that took at most as long as a bound, and longer than the bound below it.
+/// Requests with a latency up to a bound, and above the next lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBucket {
     /// The bound.
@@ -388,69 +383,68 @@ pub struct LatencyBucket {
 }
 
 states! {
-    /// What state a recording is in.
+    /// The state of a recording.
     RecordingState [3] {
-        /// Requests are written.
+        /// Requests are recorded.
         #[default]
         Recording "recording",
-        /// Nothing is written until segments were taken away.
+        /// Recording has stopped until segments are removed.
         Full "full",
-        /// Writing failed, and nothing is written any more.
+        /// A write failed, and recording has stopped.
         Failed "failed",
     }
 }
 
-/// What a server records of its requests, for `flashwise simulate`.
+/// A server's recording of requests, for `flashwise simulate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecordingStatus {
-    /// The path of the configuration, which the segments are named after.
+    /// The path in the configuration, which gives the segments their names.
     pub path: String,
-    /// The segment that was written to last; absent before this start's first.
+    /// The current segment; absent before the first one of this start.
     pub segment: Option<String>,
-    /// What state it is in.
+    /// The recording's state.
     pub state: RecordingState,
-    /// What all segments take, those of earlier starts included.
+    /// Size of all segments, including those of earlier starts.
     pub size_bytes: u64,
-    /// The most that they may take.
+    /// Maximum size of all segments.
     pub size_bytes_max: u64,
-    /// Requests of this start that are in the segments.
+    /// Requests of this start that were recorded.
     pub recorded_requests: u64,
-    /// Requests of this start that are missing there: writing could not keep up, failed, or there was no room.
+    /// Requests of this start that are missing: recording was too slow, failed, or had no space.
     pub dropped_requests: u64,
-    /// Why nothing is written, if that is so.
+    /// The reason if recording has stopped.
     pub error: Option<String>,
 }
 
-/// A server at a moment.
+/// The status of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerStatus {
     /// Version of the program.
     pub version: String,
     /// Its process.
     pub pid: u32,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
     /// Memory that requests and answers of all connections hold, in bytes.
     pub request_memory_bytes: u64,
-    /// Most of it that they may hold, in bytes: `memory-max`.
+    /// Its limit in bytes: `memory-max`.
     pub request_memory_bytes_max: u64,
-    /// How often each limit was reached since the server was started.
+    /// Number of times that each limit was reached since the server started.
     #[serde(default)]
     pub limits_reached: BTreeMap<String, u64>,
-    /// Where clients connect, as NBD URIs.
+    /// Addresses for clients, as NBD or iSCSI URIs.
     pub listening: Vec<String>,
-    /// Those of them where other machines can connect and read and write every volume, as `insecure` allows.
+    /// Addresses where other machines can read and write every volume without authentication, as `insecure` allows.
     #[serde(default)]
     pub insecure: Vec<String>,
-    /// The recording of its requests, if it makes one.
+    /// The recording of requests, if enabled.
     pub recording: Option<RecordingStatus>,
     /// Its volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// Volumes that could not be opened at the start of the server, while others could.
+    /// Volumes that could not be opened when the server started.
     #[serde(default)]
     pub unserved_volumes: Vec<Unserved>,
-    /// Pools that could not be opened at the start of the server, while others could, or that a running server had
-    /// made.
+    /// Pools that could not be opened when the server started.
     #[serde(default)]
     pub unserved_pools: Vec<Unserved>,
     /// The volumes that `flashwise demo --page` compares; absent in service.
@@ -467,28 +461,28 @@ pub struct Comparison {
     pub uncached: String,
 }
 
-/// A volume or a pool that a server knows of and does not serve.
+/// A known volume or pool that is not served.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unserved {
     /// Its name.
     pub name: String,
-    /// Why it is not served, and what can be done about it.
+    /// The reason, and possible remedies.
     pub reason: String,
 }
 
-/// What a flash device is rated for.
+/// The rated endurance of a flash device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rating {
-    /// How many times the whole device may be written per day.
+    /// Writes of the whole device per day.
     pub drive_writes_per_day: f64,
-    /// The years for which that holds.
+    /// The duration of the warranty in years.
     pub warranty_years: f64,
 }
 
 const DAY_SECONDS: f64 = 86_400.0;
 
 impl VolumeStatus {
-    /// Counts on from what was counted before the flash was given up.
+    /// Continues the counts from before the flash was removed.
     pub(crate) fn go_on_from(&mut self, before: &VolumeStatus) {
         for (count, before) in [
             (&mut self.reads, before.reads),
@@ -513,8 +507,8 @@ impl VolumeStatus {
         }
     }
 
-    /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day,
-    /// drive writes per day and the lifetime. Needs `state`, `flash_bytes_written`, `flash_bytes` and `write_budget`.
+    /// Computes the fields that depend on time: `uptime_seconds`, flash writes per day, drive writes per day and
+    /// lifetime. Needs `state`, `flash_bytes_written`, `flash_bytes` and `write_budget`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
         self.uptime_seconds = uptime_seconds;
         self.flash_bytes_per_day = bytes_per_day(self.flash_bytes_written, uptime_seconds);
@@ -529,21 +523,21 @@ impl VolumeStatus {
     }
 }
 
-/// Seconds that a volume has to be open before it has a lifetime.
+/// Minimum uptime in seconds for an estimated lifetime.
 pub const RATE_KNOWN_SECONDS: f64 = 3600.0;
 
-/// Bytes per day at the rate so far; 0 in the first second, when a rate means nothing.
+/// Returns bytes per day at the rate so far; 0 in the first second, whose rate says little.
 pub fn bytes_per_day(written_bytes: u64, elapsed_seconds: f64) -> f64 {
     if elapsed_seconds < 1.0 { 0.0 } else { written_bytes as f64 * DAY_SECONDS / elapsed_seconds }
 }
 
-/// How often per day a device of `flash_bytes` is written in full.
+/// Returns the number of complete writes of a device of `flash_bytes` per day.
 pub fn drive_writes_per_day(bytes_per_day: f64, flash_bytes: u64) -> f64 {
     if flash_bytes == 0 { 0.0 } else { bytes_per_day / flash_bytes as f64 }
 }
 
-/// Years until the rated writes of a device of `flash_bytes`, less those already written, are used up; `None` at no
-/// writes.
+/// Returns the years until the rated writes of a device of `flash_bytes` are used up, after `written_bytes`. `None`
+/// without writes.
 pub fn lifetime_years(rating: Rating, flash_bytes: u64, written_bytes: u64, bytes_per_day: f64) -> Option<f64> {
     if bytes_per_day <= 0.0 {
         return None;
@@ -558,8 +552,8 @@ mod tests {
 
     const GB: u64 = 1_000_000_000;
 
-    /// 600 GB in six hours are 2,400 GB a day: 2.4 writes of a drive of 1 TB. Rated for 1 write a day over 5 years, it
-    /// takes 5 * 365 * 1,000 GB = 1,825,000 GB; less 600 GB those last 1,824,400 / 2,400 = 760.1667 days = 2.08265
+    /// 600 GB in six hours are 2,400 GB a day: 2.4 writes of a drive of 1 TB. Its rating of 1 write a day over 5 years
+    /// is 5 * 365 * 1,000 GB = 1,825,000 GB. Without the 600 GB, these last 1,824,400 / 2,400 = 760.1667 days = 2.08265
     /// years.
     #[test]
     fn wear_is_worked_out_from_bytes_and_time() {
@@ -607,7 +601,7 @@ mod tests {
         );
     }
 
-    /// Rated for 3 * 365 = 1,095 GB, of which 2,000 GB are written: none is left.
+    /// Rated for 3 * 365 = 1,095 GB; 2,000 GB are written, so none is left.
     #[test]
     fn a_device_past_its_rating_has_no_lifetime_left() {
         let rating = Rating { drive_writes_per_day: 3.0, warranty_years: 1.0 };

@@ -24,9 +24,8 @@ pub enum TraceError {
     #[error("{path}: it holds no requests; {malformed} malformed records were skipped")]
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
-        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: \
-         {formats}; for other \
-         text, name the columns, from 0, as in --format {example}"
+        "{path}: its format is not recognised; its first bytes are {found}. Name the format with --format, one of: \
+         {formats}. For other text, name the columns, from 0, as in --format {example}"
     )]
     Unrecognised { path: String, found: String, formats: String, example: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]

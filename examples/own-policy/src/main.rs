@@ -19,8 +19,8 @@ use flashwise_trace::progress::Silent;
 /// The cached blocks, in the order in which they stay.
 const Q: List = List(0);
 
-/// Puts what is missed where LRU evicts, and what is hit at the other end: of a loop that is larger than the cache, a
-/// part stays.
+/// Inserts missed blocks where LRU evicts, and moves hit blocks to the other end. So part of a loop larger than the
+/// cache stays.
 #[derive(Debug)]
 struct Lip<I: Index> {
     capacity: usize,
@@ -81,9 +81,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Ten rounds of 0 to 9 through a cache of 5: LRU never hits. LIP keeps 0 to 3 from the first round on, which are 4
-    /// hits in each of the nine others; the fifth place goes from block to block, and 9 leaves it before it is asked
-    /// for again.
+    /// Ten rounds of blocks 0 to 9 through a cache of 5. LRU never hits. LIP keeps 0 to 3 from the first round, which
+    /// are 4 hits in each of the other nine. The fifth place changes on each miss; 9 has left before its next access.
     #[test]
     fn of_a_loop_a_part_stays() {
         let folder = std::env::temp_dir().join(format!("own-policy-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Advice, as a user asks for it: what is printed, the configuration that serves, the page, and what is refused.
+//! `flashwise advise`: its output, the configuration that it writes, its page, and refused options.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,7 @@ const TRACE: &str = "traces/netsfs.csv.zst";
 const WAY: [&str; 8] =
     ["--policy", "larc:writes=admit", "--admission", "none", "--over-provision", "10%", "--write-mode", "write-back"];
 
-/// The first requests of the trace, which take a twentieth of its time: what is asked of them does not depend on the
-/// rest.
+/// The first requests of the trace, a twentieth of its time; the tests that use it do not depend on the rest.
 fn cut() -> &'static str {
     static CUT: LazyLock<(TempDir, String)> = LazyLock::new(|| {
         let folder = TempDir::new().unwrap();
@@ -84,7 +83,7 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
     let recommended = "<title>mixed-use 800 GB with 256 MiB of RAM for 193 USD: 15.8 ms, years: 6.92, hits: 17.2%; ";
     assert_eq!(page.matches(recommended).count(), 4, "{page}");
     assert!(page.contains("<title>The storage without a cache, for ") && !page.contains("<title>meets"));
-    // Each picture has its target as a line, the first what is bought by its cost.
+    // Each picture has a line for its target; the first also shows the recommended cache at its cost.
     for (part, times) in
         [("<title>The target: 20 ms</title>", 2), ("<title>The target: 3 years</title>", 2), (">193 USD</text>", 2)]
     {
@@ -92,7 +91,7 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
     }
 }
 
-/// What one pays is what the catalogue says: 480 GB at 0.16 and a quarter of a GiB of RAM at 5.
+/// The cost follows the catalogue: 480 GB at 0.16 per GB and a quarter of a GiB of RAM at 5 per GiB.
 #[test]
 fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
     let advice = ask(cut(), &["--latency", "20ms", "--years", "0", "--devices", many_disks()]);
@@ -196,7 +195,7 @@ fn a_configuration_is_not_replaced_unasked() {
     assert!(std::fs::read_to_string(&config).unwrap().contains("write-mode = \"write-back\""));
 }
 
-/// Nothing is only on flash where nothing is written: the mode that keeps nothing there alone is as good.
+/// Without writes, no data is only on flash. So the write mode that never keeps any there is equally good.
 #[test]
 fn what_is_only_read_is_not_written_back() {
     let folder = TempDir::new().unwrap();
@@ -216,8 +215,8 @@ fn what_is_only_read_is_not_written_back() {
     assert!(!advice["cautions"].to_string().contains("only on this flash"), "{}", advice["cautions"]);
 }
 
-/// Flash for all data costs what the cheapest cache costs without its RAM: there is no cache to serve, whatever meets
-/// the targets.
+/// The price of flash for all data is that of the cheapest cache without its RAM. So no cache is bought, even if one
+/// meets the targets.
 #[test]
 fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_the_answer() {
     let folder = TempDir::new().unwrap();
@@ -238,7 +237,7 @@ fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_t
     assert!(page.contains("best cache") && !page.contains("recommended"));
 }
 
-/// In write-back RAM answers what is written: that is quick, and yet no access takes no time.
+/// In write-back, RAM answers writes. That is quick, but not free.
 #[test]
 fn a_trace_of_writes_alone_is_not_said_to_take_no_time() {
     let folder = TempDir::new().unwrap();

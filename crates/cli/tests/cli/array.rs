@@ -29,7 +29,7 @@ fn admission_rules_stand_before_the_policy_of_a_whole_cache_too() {
         assert!(row["flash_writes_blocks"].as_u64() < rows[0]["flash_writes_blocks"].as_u64(), "{row}");
         assert!(row["flash_writes_blocks"].as_u64() > rows[2]["flash_writes_blocks"].as_u64(), "{row}");
     }
-    // How large the storage is counts for how long it lasts, and that for what is admitted.
+    // The size of the storage determines its lifetime, and that determines the admissions.
     let adaptive = |size: &str| {
         let arguments = [&arguments[..], &["--admission", adapting[0], "--storage-size", size, "--json"]].concat();
         serde_json::from_str::<Value>(&succeed(folder.path(), &arguments)).unwrap()[0]["flash_writes_blocks"].clone()
@@ -216,7 +216,7 @@ fn epochs_of_an_array_add_up_and_tell_what_was_decided() {
     assert!(column(auto, "threshold").iter().all(Value::is_null));
 }
 
-/// The report has the policy alone and auto's candidates besides; what is printed are the runs that were asked for.
+/// The report also has the policy without a rule, and auto's candidates. The printed rows are only the requested runs.
 #[test]
 fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
     let folder = folder();

@@ -309,13 +309,13 @@ fn sessions_end_whose_right_is_changed_while_the_server_runs() {
         plain.does_not_find("post");
     };
     holds();
-    // Who keeps its right keeps its session.
+    // A client whose permission is unchanged keeps its session.
     let stays = open(&writer, "mail");
     assert_eq!(setting.assign("mail", &assigned).0, 200);
     let more = json!([{ "initiator": "tls:client", "read_only": true }, { "initiator": "tls:server" }, { "initiator": "tls:new" }]);
     assert_eq!(setting.assign("mail", &more).0, 200);
     stays.lasts();
-    // What is refused changes nothing.
+    // A refusal has no effects.
     for (assigned, status, expected) in [
         (json!([{ "initiator": "tls:" }]), 400, "found 'tls:', expected the name of an initiator"),
         (json!([{ "initiator": "tls:a" }, { "initiator": "tls:A" }]), 400, "found 'tls:A' twice, expected it once"),
@@ -360,8 +360,8 @@ fn where_nobody_shows_a_certificate_none_is_named() {
     let expected = "found 'tls:client', but no client of NBD can show a certificate";
     assert!(answer["error"].as_str().unwrap().contains(expected), "{answer}");
     server.end();
-    // What was said while clients could is not forgotten when they cannot any more: nobody finds it, until it is taken
-    // back.
+    // Without certificates, an earlier assignment still holds: no client finds the export until the assignment is
+    // removed.
     setting.configure("", false, true);
     let server = setting.serve();
     assert_eq!(setting.assign("mail", &json!([{ "initiator": "tls:client" }])).0, 200);

@@ -26,7 +26,7 @@ fn both_workloads_run_against_the_server_and_its_figures_are_those_of_the_client
     for (experiment, outcome) in &runs {
         let Outcome { operations, guest_blocks, status, status_at_end, .. } = *outcome;
         let context = format!("{experiment:?}: {outcome:?}");
-        // What the guest asked for is what the server was asked for, and most of it within the time.
+        // The server received the guest's requests, most of them in time.
         assert_eq!(guest_blocks, [status_at_end.reads, status_at_end.writes], "{context}");
         assert!(status.reads > 200 && status.writes > 200, "{context}");
         // Some reads hit, and some do not. In netsfs hardly any does, whose page cache is half as large as the flash.

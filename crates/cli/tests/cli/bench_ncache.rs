@@ -46,7 +46,7 @@ fn transactions_run_against_a_pool_and_its_figures_are_those_of_the_clients() {
         // With an SSD and without, writes wait in RAM.
         assert_eq!(status.ram_write_hits > 0, experiment.write_buffer_percent > 0, "{context}");
     }
-    // Whether the write buffer saves requests to the SSD is for runs that take longer.
+    // Only longer runs show the saving of the write buffer.
     assert!(runs[1].1.read_hit_ratio() > runs[0].1.read_hit_ratio(), "{runs:?}");
     let table = table(&runs);
     assert_eq!(table.lines().count(), 2 + 2 + 1 + 2 + 1, "{table}");

@@ -46,8 +46,8 @@ struct Aligned([u8; 4 * BLOCK_BYTES as usize]);
 fn every_request_to_a_device_is_found_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let device = Loop::new(&folder);
-    // Where there is no tracefs yet, it is mounted where nobody else sees it.
-    // What a killed capture left, of a process with a number that none can have, is removed.
+    // A tracefs is mounted in a private namespace if there is none. The instance left by a killed capture is removed;
+    // its process number cannot exist.
     let script = format!("{TRACEFS}; mkdir -p {LEFT}; exec \"$0\" \"$@\"");
     let mut capture = Command::new("unshare")
         .args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0])

@@ -67,7 +67,7 @@ fn qemu_and_libnbd_write_read_compare_and_map_a_cached_volume() {
         let raw = image(&setting, "in", 3);
         run("nbdcopy", &["--flush", &raw, &uri]);
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
-        // Nothing of what is only on flash shows as a hole, and the zeroes are zeroes.
+        // Blocks that are only on flash are not shown as holes, and zeroes are shown as zeroes.
         let map: Value = serde_json::from_str(&run("nbdinfo", &["--map", "--json", &uri])).unwrap();
         for row in map.as_array().unwrap() {
             let (start, length) = (row["offset"].as_u64().unwrap(), row["length"].as_u64().unwrap());
@@ -116,7 +116,7 @@ h.shutdown()
         let figures = volume(&setting);
         let count = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name}: {figures}"));
         assert!(count("flash_read_hits") > 0 && count("erasures") > 0 && count("flushes") > 0, "{mode}: {figures}");
-        // The whole volume comes back after a kill, and the backend alone is whole after detaching.
+        // After a kill, the whole volume is back. After a detach, the backend is complete without the flash.
         run("nbdcopy", &["--flush", &raw, &uri]);
         server.kill();
         let server = setting.serve();
@@ -124,7 +124,7 @@ h.shutdown()
         setting.flashwise(&["detach", "v", "--api", &setting.api()]);
         let checked = setting.flashwise(&["check", "--flash", text(&setting.path("cache.img"))]);
         assert!(checked.contains("dirty: 0 blocks (0 B)"), "{checked}");
-        // Nothing is kept from the backend from now on, and nobody may ask for that.
+        // From now on every write reaches the backend, and changing that is refused.
         let set = ["set", "v", "write-mode=write-back", "--api", &setting.api()];
         let refused = crate::common::fail(setting.directory.path(), &set, 2);
         assert!(refused.contains("write-mode: the volume is without its flash"), "{refused}");
@@ -213,7 +213,7 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
         write('c', 2 << 20, 65536);
         let (before, bypassed) = written();
         assert_eq!(before, 17, "{mode}");
-        // What is cached stays cached, whatever the rule; an older copy of what is refused goes.
+        // The rule does not affect cached blocks. The outdated copy of a rejected write is dropped.
         set("probability:p=0");
         write('d', 2 << 20, 65536);
         write('e', 3 << 20, 65536);

@@ -51,7 +51,7 @@ fn a_sample_tells_of_the_whole_trace() {
                 if ["unique_blocks", "capacity_blocks"].contains(&key) {
                     assert!((number(sampled, key) / number(exact, key) - 1.0).abs() < 0.1, "{key}: {sampled}");
                 } else if key == "reads" || key == "writes" {
-                    // Where the warm-up ends is told between two marks.
+                    // The end of the warm-up lies between two marks.
                     assert!((number(sampled, key) / number(exact, key) - 1.0).abs() < 0.01, "{key}: {sampled}");
                 } else {
                     assert_eq!(sampled[key], exact[key], "{key}");
@@ -66,7 +66,7 @@ fn a_sample_tells_of_the_whole_trace() {
             assert!((writes - 1.0).abs() < 0.1, "{writes}");
         }
     }
-    // Without a warm-up, whose end is told between two marks, a sample of all of it is the trace.
+    // Without a warm-up, a sample of everything equals the trace.
     let all = ["simulate", TRACE, "--policy", "lru", "--size", "20%", "--json"];
     assert_eq!(rows(&[&all[..], &["--sample", "100%"]].concat())[0]["hits"], rows(&all)[0]["hits"]);
 }

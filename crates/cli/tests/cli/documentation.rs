@@ -83,9 +83,8 @@ fn run_document(name: &str) -> usize {
     run
 }
 
-/// Blocks marked `sh ci` are the README's two commands, which the project's CI runs; blocks marked `sh` are run here,
-/// those of one document in order and in one folder, two documents side by side; a `text` block after one shows its
-/// output.
+/// Blocks marked `sh ci` are the README's two commands, which CI runs. Blocks marked `sh` run here. Those of one
+/// document run in order in one folder; two documents run concurrently. A `text` block after one shows its output.
 #[test]
 fn every_command_in_the_documentation_runs_as_written() {
     let documents = Mutex::new(documents().into_iter());
@@ -98,7 +97,7 @@ fn every_command_in_the_documentation_runs_as_written() {
     assert!(run >= 6, "only {run} blocks of commands were found");
 }
 
-/// What stands between backquotes in the prose of a document.
+/// Returns the code spans in the prose of a document.
 fn code_spans(markdown: &str) -> Vec<&str> {
     let mut spans = Vec::new();
     let mut fenced = false;
@@ -119,8 +118,8 @@ pub fn linked_files(markdown: &str) -> impl Iterator<Item = &str> {
     files.filter(|file| !file.is_empty() && !file.contains("://"))
 }
 
-/// Whether a span of code is a path of this project: of a source file, or below one of its folders. `NAME` stands for
-/// any name.
+/// True if a code span is a path of this project: a source file, or a path in one of its folders. `NAME` stands for any
+/// name.
 fn is_path(span: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
     let folders = ["crates", "docs", "benches", "fuzz", "packaging", "tests", "traces"];
@@ -169,7 +168,7 @@ fn has_module(package: &Path, test: &str, filter: &str) -> bool {
     tests.join(format!("{module}.rs")).exists() || tests.join(module).join("mod.rs").exists()
 }
 
-/// What a command for developers names that is not there.
+/// Returns the first file or test in a command for developers that does not exist.
 fn absent(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().take_while(|word| *word != "--").collect();
     let after = |flag: &str| words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1)).copied();

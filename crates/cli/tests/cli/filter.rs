@@ -89,13 +89,13 @@ fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
         assert_eq!(known["uid"], json!(rustix::process::getuid().as_raw()), "{known}");
         assert_eq!((&known["caching"], &known["export"]), (&json!("usual"), &json!("v")));
 
-        // It reads what is cached, dirty or not, from the cache.
+        // It reads cached blocks, dirty or not, from the cache.
         assert!(read_back(&setting) == content, "{mode}");
         let hit = volume(&setting);
         assert_eq!(count(&hit, "flash_read_hits") - count(&allowed, "flash_read_hits"), 120, "{mode}: {hit}");
         assert_eq!(count(&hit, "cached_blocks"), 120);
 
-        // What it writes over cached blocks is what others read, now and after a kill.
+        // Other clients read its writes over cached blocks, now and after a kill.
         content = noise(2);
         std::fs::write(setting.path("in.img"), &content).unwrap();
         nbdcopy(&setting, "in.img", "volume");
@@ -174,7 +174,7 @@ fn an_alias_bypasses_the_cache_and_rules_change_for_connections_that_are_open() 
     assert_eq!((count(&status, "filtered_blocks"), count(&status, "cached_blocks")), (10, 8));
     assert_eq!(status["changed_settings"], json!(["allow-clients"]));
 
-    // Nobody is cached but a user who is somebody else.
+    // Only the processes of another user are cached, and there are none.
     let other = format!("allow-clients=uid:{}", rustix::process::getuid().as_raw() + 1);
     set(&["cache-clients=none", &other, "deny-clients=none"]);
     assert_eq!((caching(&setting, "v"), caching(&setting, "v-raw")), (json!("never"), json!("never")));

@@ -43,7 +43,7 @@ fn units_that_nothing_says_are_taken_from_the_values_or_refused_and_always_shown
     let read_as = "csv:time=0,op=3,offset=1,length=2,time-unit=s,offset-unit=512,length-unit=512";
     let columns = format!("{read_as} (by its values, s since 1970: time-unit)");
     assert_eq!(err, format!("flashwise: vague.csv: read as {columns}\n"));
-    // What the user says of all units is neither repeated nor doubted.
+    // Units given by the user are neither repeated nor doubted.
     let (_, err) = info(folder.path(), &["vague.csv", "--format", &format!("{spec},time-unit=us")]);
     assert_eq!(err, "");
     write("clear.csv", &epoch_and_sectors("ts_s,lba,sectors,op"));
@@ -89,7 +89,7 @@ fn dates_in_any_unit_are_recognised_and_times_with_decimals_need_one() {
     write("time,op,offset,length\n0,R,0,4096\n5,R,4096,4096\n");
     let (_, err) = info(folder.path(), &["t.csv"]);
     assert!(err.contains("(assumed: time-unit, offset-unit, length-unit)"), "{err}");
-    // What the header or the user says stands, but not without a word.
+    // The header's or the user's units apply, with a warning.
     write("ts_us,op,offset,length\n1172165603,R,0,4096\n1172165663,R,4096,4096\n");
     let (found, err) = info(folder.path(), &["t.csv"]);
     assert_eq!(found["duration_us"].as_u64(), Some(60));
@@ -168,7 +168,7 @@ fn dates_hexadecimal_offsets_and_other_delimiters_are_read_and_said() {
     let (found, err) = info(folder.path(), &["t.csv", "--format", "csv:decimal=comma"]);
     assert_eq!(found["duration_us"].as_u64(), Some(1_250_000));
     assert!(err.contains("read as csv:time=0,op=1,offset=2,length=3,decimal=comma,time-unit=s,"), "{err}");
-    // What nothing names has to be named, and how is said.
+    // Units without a name must be given, and the error shows how.
     write("1;R;4096;4096\n2;W;8192;4096\n");
     let refused = fail(folder.path(), &["trace", "info", "t.csv"], 1);
     assert!(
@@ -282,7 +282,7 @@ fn a_temporary_file_that_cannot_be_is_called_by_its_directory() {
     assert_eq!(code, 1);
     let begins = "flashwise: temporary file in /nowhere/at/all (TMPDIR names another directory): ";
     assert!(err.starts_with(begins), "{err}");
-    // What takes one pass needs none.
+    // These commands read the trace once and need no copy.
     for options in [&["trace", "info", "t.csv"][..], &["trace", "reuse", "t.csv"], &["curve", "t.csv", "--size", "1"]] {
         let (_, err, code) = run(options);
         assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
@@ -323,7 +323,7 @@ fn signals_leave_no_partial_files() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
         fs::create_dir(&out).unwrap();
-        // Whoever runs the tests may have had it ignore signals, as nohup does.
+        // The test runner may have ignored signals, as with nohup.
         let mut child = Command::new("env")
             .args(["--default-signal", env!("CARGO_BIN_EXE_flashwise")])
             .args(["trace", "convert", "-", "out/t.arrow", "--format", "msr"])

@@ -241,7 +241,7 @@ fn rows_are_lines_as_soon_as_they_are_done_and_are_not_run_again() {
         assert_eq!(said, format!("{file}: {} rows written, 2 there before\n", expected.len() - 2));
         assert_eq!(lines(&at(&file)), expected);
         assert!(std::fs::read(at(&file)).unwrap().starts_with(&whole[..=ends[1]]), "what was there stays");
-        // One more policy runs alone.
+        // Only the one additional policy runs.
         succeed(folder.path(), &[&to_file[..], &["--policy", "fifo"]].concat());
         assert!(lines(&at(&file)).len() > expected.len());
         // Other contents under the same name are another trace.

@@ -73,7 +73,7 @@ fn clients_that_take_and_send_nothing_do_not_fill_memory_and_starve_nobody() {
     println!("grown by {} KiB with {GREEDY} connections", grown >> 10);
     assert!(grown <= BOUND_BYTES + OVERHEAD_BYTES, "memory has grown by {grown} bytes");
     drop(greedy);
-    // Longer than anything that is for one connection alone.
+    // Longer than the memory that belongs to one connection.
     assert_eq!(modest.read(0, 32 << 20).unwrap().len(), 32 << 20);
     drop(modest);
     server.end();

@@ -224,21 +224,21 @@ fn a_sweep_over_objects(server: &Server) {
     server.succeed(path, &["sweep", "report", "s3://results/one", "--html", "page.html"]);
     assert!(std::fs::read_to_string(path.join("page.html")).unwrap().contains("5 traces in "));
 
-    // Another machine, which has no copies, fetches nothing of what is done.
+    // A machine without copies fetches nothing for finished jobs.
     std::fs::remove_dir_all(path.join("copies")).unwrap();
     assert!(status().ends_with("5 of 5 traces done\n"));
     let mut again: Vec<String> =
         server.succeed(path, &["-q", "sweep", "there.toml"]).lines().map(str::to_owned).collect();
     again.sort_unstable();
     assert!(again == lines && copies(&path.join("copies")).is_empty(), "{again:?}");
-    // What is added to the plan is run, over copies that are made again.
+    // Additional jobs of the plan run, over new copies.
     let added = there_with(path, "there.toml", "\"larc\"", "\"larc\", \"arc\"");
     std::fs::write(path.join("there.toml"), added).unwrap();
     assert!(status().ends_with("0 of 5 traces done\n"));
     server.succeed(path, &["-q", "sweep", "there.toml"]);
     assert_eq!(copies(&path.join("copies")).len(), 4);
 
-    // What somebody began to fetch who was killed is fetched anew.
+    // An interrupted copy is fetched again.
     for entry in std::fs::read_dir(path.join("copies")).unwrap().map(Result::unwrap) {
         if entry.path().is_dir() {
             std::fs::remove_file(entry.path().join("sha256")).unwrap();
@@ -263,7 +263,7 @@ fn a_sweep_over_objects(server: &Server) {
     assert!(few.contains_key("b.csv") && !few.contains_key("c.arrow"), "{few:?}");
     assert_eq!(std::fs::read_dir(path.join("small")).unwrap().filter(is_parquet).count(), 5);
 
-    // What is not there is told, as the trace that it is of.
+    // Missing objects are reported under the name of the trace.
     for (traces, code, expected) in [
         ("s3://traces/msr/none.csv", 1, "flashwise: s3://traces/msr/none.csv: found no such object\n"),
         (

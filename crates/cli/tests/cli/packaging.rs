@@ -101,7 +101,7 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
     }
     let control = tool("dpkg-deb", &["--info", text(&folder.join(&deb)), "conffiles"]);
     assert_eq!(control, "/etc/flashwise/flashwise.toml\n", "what was changed in it outlives an upgrade");
-    // Documents lead to what is there, in both.
+    // All links of documents work in both packages.
     tool("tar", &["-xzf", text(&folder.join(&tarball)), "-C", text(&root)]);
     for documents in [root.join(inside), root.join("usr/share/doc/flashwise")] {
         let mut links = 0;

@@ -20,7 +20,7 @@ pub fn folder(flash: bool) -> (TempDir, u16) {
     for name in ["a.img", "b.img", "c.img", "d.img"] {
         std::fs::File::create(folder.path().join(name)).unwrap().set_len(16 * MIB).unwrap();
     }
-    // Whoever takes the port next takes another.
+    // Another process may take this port; then the server fails to start.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let flash = if flash { "flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n" } else { "" };
     let config = format!(
@@ -170,7 +170,7 @@ fn a_running_server_makes_a_pool_which_is_served_at_once_and_after_each_restart(
     server.end();
     let told = succeed(path, &["serve", "tank.toml", "--check-config"]);
     assert!(told.contains("pool new: 2 disks"), "{told}");
-    // Who writes it into the configuration has it from there.
+    // This table can be copied to the configuration.
     let table = format!(
         "[[pool]]\nname = 'new'\ndisks = ['b.img', 'c.img']\nflash = '{flash}'\nerase-unit = '1MiB'\nram = '8MiB'\n"
     );
@@ -195,11 +195,11 @@ fn what_pools_are_made_of_is_kept_whatever_happens_to_the_file() {
     let server = serve(path);
     let made = ["pool", "create", "one", "a.img", "--serve", "--set", "ram=4MiB", "--set", "erase-unit=1MiB"];
     ask(path, &[&made[..], &["--set", &flash, "--set", "flash-size=16MiB"]].concat());
-    // Who removes it loses nothing.
+    // The file can be removed without loss.
     std::fs::remove_file(&file).unwrap();
     ask(path, &["pool", "create", "two", "b.img", "--serve", "--set", "ram=4MiB"]);
     assert_eq!(names(), ["one", "two"]);
-    // What somebody else wrote there is not written over, and nothing is done that could not be kept.
+    // A file changed by others is not overwritten, and changes that could not be stored are refused.
     let kept = std::fs::read_to_string(&file).unwrap();
     for other in ["garbage", "[]"] {
         std::fs::write(&file, other).unwrap();
@@ -223,7 +223,7 @@ fn what_pools_are_made_of_is_kept_whatever_happens_to_the_file() {
     let server = serve(path);
     assert!(server.told().contains("the pool is not served") && server.told().contains("b.img"), "{}", server.told());
     assert_eq!((status(path)["name"].as_str(), names()), (Some("one"), vec!["one".to_owned(), "two".to_owned()]));
-    // Who looks sees it, wherever.
+    // Both commands show it.
     for words in [&["pool", "status"][..], &["status"]] {
         let told = ask(path, words);
         assert!(told.contains("pool two is NOT SERVED: ") && told.contains("b.img"), "{told}");
@@ -283,7 +283,7 @@ fn a_pool_that_cannot_be_made_leaves_no_trace() {
         let error = refused(words, code);
         assert!(error.contains(expected), "{words:?}: {error}");
     }
-    // What cannot be kept is not served, and the disks are as they were.
+    // A pool that cannot be stored is not served, and its disks are unchanged.
     std::fs::create_dir_all(path.join("state/pools.new")).unwrap();
     let error = refused(&["--set", "ram=4MiB"], 1);
     assert!(error.contains("pools.json cannot be written"), "{error}");
@@ -541,7 +541,7 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     std::fs::write(path.join("tank.toml"), &config).unwrap();
     let error = fail(path, &["serve", "tank.toml"], 2);
     assert!(error.contains("misses disk") && error.contains("last seen as c.img"), "{error}");
-    // Whether its name is there or not.
+    // With and without its name.
     std::fs::write(path.join("tank.toml"), format!("{config}degraded = true\n")).unwrap();
     serve(path).end();
     std::fs::write(path.join("tank.toml"), format!("{named}degraded = true\n")).unwrap();

@@ -40,7 +40,7 @@ fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
             let (told, err, code) = run(path, &[&detach[..], &salvage].concat());
             assert!(code == 1 && told.contains("cache.img is detached; the rest is given up"), "{code} {told} {err}");
         } else {
-            // What is for a disk that is missing stays on flash.
+            // Dirty blocks of a missing disk stay on flash.
             let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
             std::fs::write(path.join("degraded.toml"), config + "degraded = true\n").unwrap();
             std::fs::rename(path.join("b.img"), path.join("b.away")).unwrap();
@@ -98,7 +98,7 @@ fn a_missing_disk_of_the_pool_is_not_wiped_to_be_added() {
     std::fs::write(path.join("tank.toml"), config + "degraded = true\n").unwrap();
     std::fs::rename(path.join("b.img"), path.join("b.away")).unwrap();
     let server = serve(path);
-    // It is not ready either: what is on that disk answers with an error.
+    // It is not ready either: requests for that disk fail.
     let answer = get(path, "/readyz");
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("1 of 1 volumes and pools do not serve"), "{answer}");
     for more in [&[][..], &["--wipe", "b.away"]] {
@@ -193,7 +193,7 @@ fn a_change_that_is_refused_changes_nothing() {
     let (folder, _) = folder(true);
     let path = folder.path();
     succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
-    // All of the map has its space, whatever fills the file system.
+    // The whole map has allocated space, even if the file system is full.
     let room = std::fs::metadata(path.join("a.img")).unwrap().blocks() * 512;
     assert!(room >= 6 * (64 << 10), "{room}");
     let refused = fail(path, &["check", "--flash", "a.img"], 2);
@@ -265,7 +265,7 @@ fn what_a_made_pool_lacks_keeps_no_other_from_being_served() {
     ask(path, &[&["pool", "create", "one", "a.img", "--serve"][..], &settings].concat());
     ask(path, &["pool", "create", "two", "b.img", "--serve", "--set", "ram=4MiB"]);
     server.end();
-    // As a device has it, whose size nobody says.
+    // As for a device, whose size is not stored.
     let kept = std::fs::read_to_string(&pools).unwrap();
     let mut sizeless: serde_json::Value = serde_json::from_str(&kept).unwrap();
     sizeless[0]["settings"].as_object_mut().unwrap().remove("flash-size").unwrap();

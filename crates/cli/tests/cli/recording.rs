@@ -79,8 +79,8 @@ fn every_operation_comes_back_as_it_was_recorded() {
     }
 }
 
-/// Two reads and two writes of 18 requests; requests 0 to 3 at blocks 0 to 3, the first of one block and the others,
-/// longer by 1 to 3 bytes, of two: 7 accesses of 5 blocks.
+/// Two reads and two writes among 18 requests. Requests 0 to 3 begin at blocks 0 to 3. The first has one block; the
+/// others are 1 to 3 bytes longer and touch two. That makes 7 accesses to 5 blocks.
 #[test]
 fn the_program_asks_what_if_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();

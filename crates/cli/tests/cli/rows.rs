@@ -1,19 +1,16 @@
-//! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one:
-//! `tests/rows/*.csv`.
+//! Checks the rows of every mode of `simulate` over the bundled trace, bit for bit: `tests/rows/*.csv`.
 //!
-//! The head of each file is the command that made it, by the program before that change (those of the log with its rule
-//! for units with much that was used, and the row of s3-fifo in `write-back-dirty.csv` with ages of dirty blocks that
-//! count from their first write). Columns may be added; what is there keeps its value, but for the figures in
-//! [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a
-//! budget as a share of C's erasures, `--write-buffer-half-life 0` since frequencies age, and `--ram` so that the read
-//! cache is as large as it was when every policy left room in RAM for C's write buffer.
+//! The first line of each file is the command that made it. Columns may be added; existing figures keep their values,
+//! except those in [`MEANINGS`]. Some commands have changed since the files were made. A budget is a share of C's
+//! erasures. `--write-buffer-half-life 0` disables the ageing of frequencies, and `--ram` keeps the size of the read
+//! cache.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::{project, succeed};
 
-/// Figures with a new name and the same value: the name is that of the served cache's status, or of the same figure of
+/// Figures with a new name and the same value. The new name is that of the server's status, or of the same figure in
 /// another mode.
 const NAMES: [(&str, &str); 6] = [
     ("ram_hits", "ram_read_hits"),

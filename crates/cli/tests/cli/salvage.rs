@@ -134,7 +134,7 @@ fn the_last_units_of_the_log_are_missed_after_a_kill() {
     );
     let server = setting.serve();
     setting.write("v", &content(1));
-    // 2 MiB take eight units and more, and the server says so within seconds.
+    // 2 MiB take at least eight units, and the server notes that within seconds.
     let said = wait_for("nine units are said", || Some(durable_unit(&setting)).filter(|said| *said >= 9));
     server.kill();
     setting.flashwise(&["check", "--flash", "cache.img", "--backend", "disk.img"]);
@@ -241,7 +241,7 @@ fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
     let setting = left_behind_by(WLFC, false);
     (0..2).for_each(|page| setting.change(page, |bytes| bytes.fill(0)));
     let before = std::fs::read(setting.path("disk.img")).unwrap();
-    // Whoever says how the flash was divided and is wrong changes nothing.
+    // Wrong geometry options change nothing.
     for wrong in [["--erase-unit", "1MiB"], ["--erase-unit", "512KiB"], ["--flash-size", "24MiB"]] {
         let (_, error) = setting.fails(&[&SALVAGE[..], &wrong].concat(), 1);
         assert!(error.contains("pages of its cache are not where they would be"), "{wrong:?}: {error}");
@@ -271,7 +271,7 @@ fn buckets_without_superblocks_are_certain_where_their_last_run_ends_as_the_back
         if older {
             flash("cache.img", "older.img");
         } else {
-            // What was programmed last is damaged: nothing that is on flash tells it.
+            // The last written page is damaged, and nothing else on the flash shows that.
             let [old, new] = ["older.img", "cache.img"].map(|name| std::fs::read(setting.path(name)).unwrap());
             let pages = old.chunks(BLOCK).zip(new.chunks(BLOCK)).zip(0..);
             let changed = pages.filter(|((old, new), page)| *page >= 512 && old != new).map(|(_, page)| page);

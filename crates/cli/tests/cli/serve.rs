@@ -313,12 +313,12 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     );
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
 
-    // What may go away by itself ends with 1.
+    // Temporary errors exit with 1.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap();
     refused(with("--listen", &format!("nbd://{taken}")), 1, "address in use");
     refused(token(with("--api", &taken.to_string()), "short"), 1, "cannot listen on ");
-    // What cannot be served is not made either.
+    // Files of a volume that cannot be served are not created either.
     let at = FLAGS.iter().position(|flag| *flag == "--flash").unwrap();
     let new = |flag: &str, value: &str| {
         let mut arguments = with(flag, value);

@@ -127,7 +127,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     let page = succeed(folder, &[&status[..], &["token"]].concat());
     assert!(page.contains("volume v: ok") && page.contains(" of 512 MiB for requests"), "{page}");
 
-    // What is wrong is said, and what was there stays in use.
+    // The error is reported, and the old files stay in use.
     std::fs::write(setting.path("cert.pem"), "no certificate").unwrap();
     hang_up(&server, "cannot reload the TLS files: TLS certificate cert.pem: no certificate found");
     assert!(shows(&open(&address, &new).unwrap(), &new));
@@ -135,7 +135,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
     hang_up(&server, "nothing is reloaded: flashwise.toml:1:");
     assert!(shows(&open(&address, &new).unwrap(), &new));
 
-    // What cannot be reloaded is named.
+    // Keys that need a restart are named.
     install(&new, folder);
     let changed = config.replace("[api]", "[limits]\nconnections-max = 7\n[api]").replace("\"8MiB\"", "\"16MiB\"");
     std::fs::write(setting.path("flashwise.toml"), format!("log-level = 'debug'\n{changed}")).unwrap();

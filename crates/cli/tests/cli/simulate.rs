@@ -7,9 +7,9 @@ use crate::common::{TABLE_I, fail, flashwise, parts, project, run, succeed, tabl
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Table I: LARC has 8 hits and 1 replacement after the first four accesses, LRU 6 and 6. Of the accesses, only block 0
-/// is written after those four, a hit in LARC but not in LRU: LARC
-/// writes 1 write hit and 1 admission to flash, LRU 6 admissions.
+/// Table I: LARC has 8 hits and 1 replacement after the first four accesses, LRU 6 and 6. After those four, only block
+/// 0 is written, which hits in LARC but not in LRU. So LARC writes 1 write hit and 1 admission to flash, LRU 6
+/// admissions.
 #[test]
 fn table_i_of_the_larc_paper_comes_out_in_json() {
     let folder = folder();
@@ -86,7 +86,7 @@ fn epochs_add_up_to_the_whole() {
     assert_eq!(column("flash_writes_blocks").iter().sum::<u64>(), rows[0]["flash_writes_blocks"].as_u64().unwrap());
 }
 
-/// Behind a rule epochs are counted elsewhere than of policies alone; both begin where the warm-up ends.
+/// Epochs begin at the end of the warm-up, with and without a rule, which count them in different places.
 #[test]
 fn epochs_begin_where_the_warm_up_ends() {
     let folder = folder();
@@ -223,7 +223,7 @@ fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() 
     assert_eq!(message["message"], "no command given; usage: flashwise trace [OPTIONS] <COMMAND>");
 }
 
-/// A folder for 64 KiB, as root sees it in a namespace of its own: what is run there finds no room.
+/// A file system of 64 KiB, mounted by root in a private namespace, so that files do not fit.
 #[cfg(feature = "device-tests")]
 #[test]
 fn what_was_found_is_told_where_a_file_cannot_be_written() {
@@ -542,7 +542,7 @@ fn processes_are_kept_out_of_the_whole_cache_by_pid_and_name() {
         assert_eq!(filtered(&["--deny-clients", "program:dd", "--allow-clients", "pid:8"]), 1, "{name}");
         assert_eq!(filtered(&["--cache-clients", "none", "--allow-clients", "program:a job"]), 4, "{name}");
     }
-    // A flag of the filter alone asks for the whole cache; of what has no processes it is refused.
+    // A flag of the filter implies the whole cache. A trace without processes is refused.
     let refused = |arguments: &[&str]| fail(folder.path(), &[&["simulate"], arguments].concat(), 2);
     std::fs::write(folder.path().join("msr"), "128166372003061629,h,0,Read,0,4096,1\n").unwrap();
     let found = refused(&["msr", "--size", "22MiB", "--deny-clients", "program:dd"]);

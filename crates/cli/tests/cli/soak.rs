@@ -20,10 +20,10 @@ const BLOCK: u64 = 4096;
 const CLIENTS: u64 = 3;
 /// Blocks of each client.
 const BLOCKS: u64 = 4_000;
-/// Growth after the first third that is noise. Of memory, it is what the C library's allocator keeps: once it was given
-/// back the buffer of a long read, it takes the next ones from the arenas of threads instead of from the system, and
-/// the arenas keep what is freed. In runs of 90 s with 14 MB in use (the server's `allocations.rs` holds it to that)
-/// the process had 39 MB, with MALLOC_ARENA_MAX=1 30 MB and with MALLOC_MMAP_THRESHOLD_=131072 28 MB.
+/// Growth after the first third that counts as noise. The C library's allocator causes it. After the buffer of a long
+/// read was freed, later buffers come from the arenas of threads instead of the system. Arenas keep freed memory. In
+/// runs of 90 s the process used 14 MB (checked by the server's `allocations.rs`) and had 39 MB. It had 30 MB with
+/// MALLOC_ARENA_MAX=1, and 28 MB with MALLOC_MMAP_THRESHOLD_=131072.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
 /// Of files and threads: connections that just end, and threads for requests to the API.
 const GROWTH_FILES_MAX: u64 = 2 * CLIENTS;
@@ -161,7 +161,7 @@ fn memory_files_and_threads_stay_the_same_under_clients_that_come_and_go() {
     let ended = AtomicBool::new(false);
     let (connections, requests, changes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let third = Duration::from_millis(seconds * 1000 / 3);
-    // What was taken in each third.
+    // The resources used in each third.
     let nothing = Taken { memory_bytes: u64::MAX, files: 0, threads: 0 };
     let mut thirds = [nothing; 3];
     std::thread::scope(|scope| {

@@ -58,7 +58,7 @@ fn simulate_text(folder: &Path, options: &[&str]) -> Result<String, String> {
 fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) -> Vec<String> {
     let is_log = layout == "log";
     let on_ssd = named.iter().any(|(name, value)| *name == "--gc-victim" && !value.is_empty());
-    // An erase unit is of whatever layout there is; those of the log have 64KiB at least.
+    // An erase unit belongs to the layout; those of the log have at least 64 KiB.
     let lies = on_ssd || !["lru", "larc", "fif"].contains(&policy) || !["", "none"].contains(&layout);
     let unit = match (lies && layout != "none", is_log) {
         (false, _) => "",
@@ -198,7 +198,7 @@ fn a_device_and_waiting_change_nothing_that_the_whole_cache_decides() {
         assert_eq!(&both[figure], value, "{figure}");
     }
     let of = |figure: &str| both[figure].as_u64().unwrap_or_else(|| panic!("{figure}: {both}"));
-    // All that the log wrote was programmed, but for what waits in memory for its segment.
+    // The device programmed all writes of the log, except blocks that wait in memory for their segment.
     let copies = of("device_copies_pages");
     let in_memory = of("flash_writes_blocks") - (of("device_programs_pages") - copies);
     assert!(in_memory <= 252, "{in_memory} blocks are in memory");
@@ -207,7 +207,7 @@ fn a_device_and_waiting_change_nothing_that_the_whole_cache_decides() {
         "{both}"
     );
     assert!(of("flash_flushes") > 0 && both["layout"] == "log", "{both}");
-    // The whole cache answers writes from memory; a policy alone has none.
+    // The whole cache answers writes from memory; a policy has no memory.
     assert!(both["latency_p50_us"].as_f64() <= both["latency_max_us"].as_f64(), "{both}");
     // A device has erase units of its own: 256 pages of 4KiB.
     let log = ["--policy", "larc", "--layout", "log", "--size", "16MiB", "--erase-unit", "64KiB", "--device", "femu"];
@@ -233,8 +233,8 @@ fn without_ram_a_policy_answers_the_same_in_every_layout() {
                 assert_eq!(rows[0][figure], alone[0][figure], "{figure} of {policy}, {layout}");
             }
         }
-        // The policy answers the same in a log. What it evicted can be read there until its unit is reset, so that more
-        // reads are hits.
+        // The policy decides the same with a log. Evicted blocks are readable there until their unit is reset, so more
+        // reads hit.
         for figure in ["accesses", "reads", "writes", "admissions", "replacements", "evictions", "bypasses"] {
             assert_eq!(log[0][figure], alone[0][figure], "{figure} of {policy}, log");
         }

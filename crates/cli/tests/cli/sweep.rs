@@ -70,7 +70,7 @@ fn traces_of_several_files_and_in_archives_are_swept() {
     std::fs::write(path.join("plan.toml"), plan(r#""all.tar.gz/none.csv""#)).unwrap();
     let err = fail(path, &["sweep", "plan.toml"], 1);
     assert!(err.contains("all.tar.gz/none.csv: ") && files(path, "results").len() == 3, "{err}");
-    // Why a trace failed is an error, which is told where nothing else is.
+    // The failure of a trace is an error, which is printed even with -q.
     assert!(fail(path, &["-q", "sweep", "plan.toml"], 1).contains("all.tar.gz/none.csv: "));
 }
 
@@ -80,7 +80,7 @@ fn a_page_compares_the_policies_of_a_sweep() {
     let path = folder.path();
     assert!(fail(path, &["sweep", "report", ".", "--html", "page.html"], 1).contains("no file that ends in .parquet"));
     succeed(path, &["sweep", "plan.toml"]);
-    // What is added to a plan is run beside what was there: each job counts once.
+    // Jobs added to a plan run in addition to earlier ones; each counts once.
     std::fs::write(path.join("plan.toml"), PLAN.replace("\"larc\"", "\"larc\", \"arc\"")).unwrap();
     succeed(path, &["sweep", "plan.toml"]);
     assert_eq!(succeed(path, &["sweep", "report", "results", "--html", "page.html"]), "Page: page.html\n");
@@ -126,7 +126,7 @@ fn a_sweep_runs_what_is_not_there() {
     std::fs::write(path.join("plan.toml"), PLAN.replace("results", "by-workers")).unwrap();
     succeed(path, &["sweep", "plan.toml", "--workers", "2", "--threads", "1"]);
     assert_eq!(files(path, "by-workers"), all);
-    // What was changed is run again: another trace, other jobs.
+    // Changed traces and jobs run again.
     succeed(path, &["trace", "generate", "other.arrow", "--blocks", "4000", "--accesses", "20000", "--seed", "9"]);
     std::fs::rename(path.join("other.arrow"), path.join("trace1.arrow")).unwrap();
     assert!(status().ends_with("\n2 of 3 traces done\n"));
@@ -220,7 +220,7 @@ fn what_is_no_plan_is_refused() {
         (("\"greedy\"", "\"first\""), "plan.toml: run: gc-victim: "),
         (
             ("policy = \"lru\"", "policy = []"),
-            "plan.toml: run: policy: found [], expected one value or more; what is not said has its default",
+            "plan.toml: run: policy: found [], expected one value or more; omit the word for its default",
         ),
         (("[\"greedy\", \"fifo\"]", "[]"), "plan.toml: run: gc-victim: found [], expected one value or more"),
         (

@@ -74,14 +74,14 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     assert_eq!(simulated(folder.path(), "netsfs.arrow"), simulated(folder.path(), "netsfs.csv.zst"));
     succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "again.arrow"]);
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
-    // What is there is not replaced unasked, and what is written is told.
+    // Existing files are not replaced without confirmation, and written files are reported.
     let again = ["trace", "convert", "netsfs.arrow", "again.arrow"];
     let refused = fail(folder.path(), &again, 2);
     assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
     let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
     assert_eq!(told, "again.arrow: 232,202 requests, 6.03 MiB\n");
     assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
-    // So are parts, sums and what is generated, in files; not where the trace itself is what is printed.
+    // That also holds for parts, joined and generated traces in files, but not for traces on standard output.
     for (command, expected) in [
         ("cut netsfs.arrow cut.arrow --requests ..1000", "cut.arrow: 1,000 requests, "),
         ("concat cut.arrow cut.arrow --out two.arrow", "two.arrow: 2,000 requests, "),
@@ -183,7 +183,7 @@ fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
     {
         assert_eq!(rows(&["part-a.csv", "+", "part-b.csv"], options), rows(&["two.csv"], options), "{options:?}");
     }
-    // A volume that has a name is one, whatever it is called.
+    // Any name of a volume is accepted.
     write("lun0-1.csv", "1455592800.1,0.1,R,0,0,4096\n1455592800.3,0.1,R,0,4096,4096\n");
     write("lun0-2.csv", "1455592800.2,0.1,W,0,0,4096\n");
     let (named, told, code) = run(folder.path(), &["trace", "export", "--format", "systor", "lun0-?.csv"]);
@@ -203,7 +203,7 @@ fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
         serde_json::from_str::<serde_json::Value>(&info).unwrap()[0]["volumes"].clone()
     };
     assert_eq!(volumes("a.arrow + b.arrow"), 1);
-    // Disks of formats that tell none apart are not taken for one.
+    // Formats without volume numbers are not mistaken for a single volume.
     write("disk0.csv", "time_us,op,offset,length\n1,read,0,4096\n3,read,0,4096\n");
     write("disk1.csv", "time_us,op,offset,length\n2,read,0,4096\n4,write,0,4096\n");
     let (disks, told, code) = run(folder.path(), &["trace", "export", "disk0.csv + disk1.csv"]);
@@ -237,7 +237,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
     for volume in ["h.0", "h.1"] {
         succeed(folder.path(), &["trace", "cut", "two.csv", &format!("{volume}.arrow"), "--volume", volume]);
     }
-    // But for the trace's name the rows are those of the volumes alone.
+    // Except for the trace's name, the rows equal those of separate volumes.
     let rows = |traces: &[&str], options: &[&str]| -> Vec<(String, serde_json::Value, serde_json::Value)> {
         let out = succeed(folder.path(), &[&["simulate", "--json"], traces, options].concat());
         let rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
@@ -254,7 +254,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
             ("two.csv, volume h.0", "two.csv, volume h.1")
         );
     }
-    // A volume of which the sample has nothing is taken as a whole.
+    // A volume without blocks in the sample is simulated completely.
     let whole = rows(&["two.csv", "--per-volume"], &["--size", "50%", "--policy", "lru"]);
     assert_eq!(
         rows(&["two.csv", "--per-volume"], &["--size", "50%", "--policy", "lru", "--sample", "0.00001%"]),

@@ -64,7 +64,7 @@ fn a_volume_is_made_served_again_after_a_restart_and_removed_with_its_data_in_pl
     assert_eq!(volumes(path)[0]["made"], Value::Bool(true));
     tool(path, "nbdcopy", &[uri, "back.img"]);
     assert_eq!(std::fs::read(path.join("back.img")).unwrap(), newer);
-    // What only the flash has is not given up.
+    // A volume with dirty blocks on flash is not deleted.
     let delete = [&["volume", "delete", "web", "--confirm", "web"][..], &API].concat();
     let error = fail(path, &delete, 1);
     assert!(error.contains("are not on") && error.contains("detach its flash first"), "{error}");

@@ -148,7 +148,7 @@ fn a_lifetime_from_times_that_are_refused_is_not_said_but_why() {
     }
     std::fs::write(folder.path().join("back.csv"), text).unwrap();
     let run = "simulate back.csv --policy lru --size 10% --cache-device slc --storage-device mlc --json";
-    // What is wrong with the times is said once more where the trace is read.
+    // Wrong times are reported again when the trace is read.
     let (out, err, code) = crate::common::run(folder.path(), &run.split(' ').collect::<Vec<_>>());
     assert_eq!(code, 0, "{err}");
     let rows: Vec<Value> = serde_json::from_str(&out).unwrap();

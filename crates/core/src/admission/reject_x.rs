@@ -1,8 +1,8 @@
 //! RejectX: reject the first x misses of a block, within a limited history.
 //!
-//! Source: the admission policy "reject first" of CacheLib (Berg et al.: The CacheLib caching engine. OSDI 2020); with
-//! X and a history of blocks in the order of their first misses as in Wong et al.: Baleen: ML admission and prefetching
-//! for flash caches. FAST 2024.
+//! Source: the admission policy "reject first" of CacheLib (Berg et al.: The CacheLib caching engine. OSDI 2020). X,
+//! and a history in the order of first misses: Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST
+//! 2024.
 //!
 //! It differs from [`hotness`](super::hotness), where every miss moves a block to the front of the history, and an
 //! admitted block leaves it. Here a block leaves after a fixed number of other blocks since its first miss. Until then,

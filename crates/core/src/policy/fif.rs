@@ -2,7 +2,8 @@
 //! block hits more often. It must know the future.
 //!
 //! Source: Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966,
-//! algorithm MIN, in the form of Mattson et al. 1970 (OPT); as the upper bound in LARC (Huang et al., MSST 2013).
+//! algorithm MIN. The form is that of Mattson et al. 1970 (OPT). LARC uses it as the upper bound (Huang et al., MSST
+//! 2013).
 //!
 //! Departures from the paper: none. Every miss is admitted, even of the block whose own next access is furthest (demand
 //! fetch). Of blocks that are never accessed again, the last accessed is evicted first; any order gives the same hits.

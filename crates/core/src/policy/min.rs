@@ -14,7 +14,7 @@
 //! - Several choices have the maximum of hits, and this one does not always have the fewest admissions. A cached block
 //!   that was hit costs no admission to keep, but may be the one dropped. On random traces of 40 accesses to at most 9
 //!   blocks, an exhaustive search finds as many hits with fewer admissions. MIN has 77, 52, 28 and 12 % more in 1, 2, 3
-//!   and 4 places, where FIF has 7.3, 3.7, 2.4 and 1.7 times the fewest. The fewest admissions are a minimum-cost flow
+//!   and 4 places. FIF has 7.3, 3.7, 2.4 and 1.7 times the fewest. The fewest admissions are a minimum-cost flow
 //!   through the whole trace. By that (`crates/sim/tests/sim/min.rs`) MIN has 17 to 20 % more than needed on random
 //!   traces. These have 3,000 accesses to 500 blocks, in 10 to 150 places. On pieces of 4,000 accesses of the bundled
 //!   trace, which re-read little, it has none more.

@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Two blocks: distances of 1 are a group, 3 is in the group from 2 to 3, and 5 in the one from 4 to 7.
+    /// Two blocks. Distance 1 is a group of its own. 3 is in the group from 2 to 3, and 5 in that from 4 to 7.
     #[test]
     fn life_time_follows_the_peak_temporal_distance() {
         let mut mq = mq(2, "");

@@ -14,9 +14,8 @@ pub enum DeviceError {
     OverProvision { found: f64 },
     #[error(
         "over-provisioning of {over_provision_percent} % of {logical_pages} pages leaves {found} spare erase units of \
-         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and one that is being written; \
-         {}make the device \
-         larger or its units smaller",
+         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and an open one. To fit, {}make the \
+         device larger or its units smaller",
         raise(*least_percent)
     )]
     Reserve {

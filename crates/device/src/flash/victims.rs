@@ -1,8 +1,10 @@
 //! Selection of the erase unit that a conventional SSD collects next.
 //!
-//! Sources: greedy and FIFO from Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012); d-choices from
-//! Van Houdt, A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives
-//! (SIGMETRICS 2013); cost-benefit from Kawaguchi, Nishioka and Motoda, A Flash-Memory Based File System (USENIX 1995).
+//! Sources:
+//! - greedy and FIFO: Desnoyers, Analytic Modeling of SSD Write Performance. SYSTOR 2012
+//! - d-choices: Van Houdt, A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid State
+//!   Drives. SIGMETRICS 2013
+//! - cost-benefit: Kawaguchi, Nishioka and Motoda, A Flash-Memory Based File System. USENIX 1995
 
 use std::fmt;
 

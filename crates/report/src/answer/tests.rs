@@ -317,7 +317,7 @@ fn of_the_whole_cache_the_flash_is_what_is_bought() {
     assert!(what.starts_with("Of less flash, take 64 MiB (holds 11,385 blocks) and run arc: "), "{what}");
 }
 
-/// A trace of one request, all of which is run again.
+/// A trace of one request, which is run again.
 #[test]
 fn a_trace_of_one_access_is_not_cut_into_parts_nor_said_to_fill_a_cache() {
     let one = Info { accesses: 1, unique_blocks: 1, working_set_bytes: 4096, duration_us: 0, ..info(0) };

@@ -35,7 +35,7 @@ fn elements(page: &str) -> Vec<(String, Vec<(String, String)>)> {
             list.push((attribute.to_owned(), value.to_owned()));
             attributes = after;
         }
-        // HTML's `open` alone has no value.
+        // Only HTML's `open` has no value.
         assert!(["", "open"].contains(&attributes.trim()), "{tag}");
         found.push((name.to_owned(), list));
         if !tag.ends_with('/') {
@@ -67,9 +67,9 @@ fn the_page_is_well_formed_and_its_ids_are_unique_and_resolve() {
         }
     }
     let count = |name: &str| elements.iter().filter(|(element, _)| element == name).count();
-    // For each trace: the answer, hits, writes, write traffic, two to MIN, reuse distances, four of the workload, and
-    // two over time for each of four sizes; and the answer for both traces. Each is drawn for wide and for narrow
-    // screens.
+    // For each trace there are the answer, hits, writes, write traffic, two charts of MIN, reuse distances and four of
+    // the workload. Each of four sizes has two over time. Both traces share one answer. Each chart is drawn for wide
+    // and for narrow screens.
     let charts = elements.iter().filter(|(name, own)| name == "svg" && own.iter().any(|own| own.0 == "role")).count();
     // All traces, each trace, how it was made.
     assert_eq!((charts, count("figure"), count("h1"), count("h2")), (2 * 39, 39, 1, 4));

@@ -194,8 +194,9 @@ fn check_layout(found: &Value) {
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only tables of numbers scroll sideways");
     assert_eq!(found["cut"], Value::Array(Vec::new()), "charts and the tables of the answer fit");
-    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, four of the workload, and two over time
-    // for each of six sizes; the answer for both. Each is drawn twice, for wide and for narrow screens.
+    // For each trace there are its answer, hits, writes, W, two charts of MIN, reuse distances and four of the
+    // workload. Each of six sizes has two over time. Both traces share one answer. Each chart is drawn twice, for wide
+    // and for narrow screens.
     assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(2 * 47), &Value::from(47)));
     // A table for each figure but the answers', for each trace, all its counts, its steps and drives, and of the
     // policies and the traces.
@@ -264,10 +265,10 @@ fn figures_of_arrays_are_whole_in_wide_and_narrow_windows() {
     let traces = [("first.csv", 3000), ("a/long path/to a/trace with a name that is cut off.csv", 2000)];
     let many = array_report(&traces, &rules, "10%", None);
     let one = array_report(&traces[..1], &rules, "5%,10%", Some(500));
-    // Over traces: three measures, sweeps of size, probability, hotness and target, and auto among its candidates; of
-    // each trace the rules, the same four sweeps, and reuse distances. Of one trace: auto at each of two sizes; hits
-    // and three measures by size, the rules, the four sweeps at each size, reuse distances; over time at each size
-    // hits, replacements, latency, two for each of six rules that adapt, and the policies of auto.
+    // Figures over several traces: three measures; sweeps of size, probability, hotness and target; auto and its
+    // candidates. For each trace: the rules, the same four sweeps, and reuse distances. For one trace: auto at each of
+    // two sizes, hits and three measures by size, the rules, the four sweeps at each size, reuse distances. Over time,
+    // at each size: hits, replacements, latency, two for each of six adaptive rules, and the policies of auto.
     for (report, figures) in [(many, 3 + 4 + 1 + 2 * (1 + 4 + 1)), (one, 2 + 4 + 1 + 4 * 2 + 1 + 2 * (3 + 2 * 6 + 1))] {
         let page = render(&report).unwrap();
         for window in [WIDE, NARROW] {
@@ -341,7 +342,7 @@ fn a_report_is_printed_on_four_pages_at_most() {
     assert!((1..=4).contains(&pages), "{pages} pages for every policy");
 }
 
-/// The tables behind the figures are long, so that those alone are printed that a reader has opened.
+/// Only the tables that a reader has opened are printed, because they are long.
 #[test]
 fn the_numbers_that_are_open_are_printed() {
     let runs = Runs { policies: &["lru", "larc", "min"], sizes: "1%,10%,50%", epoch: None };
@@ -352,15 +353,14 @@ fn the_numbers_that_are_open_are_printed() {
     assert!(closed < open, "{closed} and {open} pages");
 }
 
-/// What to buy is on the first page: the sentences, the picture, how sure that is, what each step buys, how long drives
-/// last.
+/// The first page has the whole answer: sentences, picture, certainty, gain of each step, lifetimes of drives.
 #[test]
 fn the_answer_is_printed_on_one_page() {
     let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "min", "larc:fill=ghost,writes=admit"];
     let runs = Runs { policies, sizes: "1%,2%,5%,10%,20%,50%", epoch: None };
     let page = render(&report(&[("/a/path/of/some/length/traces/server.csv.zst", 3000)], &runs)).unwrap();
     let answer = page.split_once("<div class=\"answer\">").unwrap().1.split_once("<nav").unwrap().0;
-    for part in ["Gain of each step of size", "How fast drives wear out", "Certainty: "] {
+    for part in ["Gain of each step of size", "Wear of drives", "Certainty: "] {
         assert!(answer.contains(part), "{part}");
     }
     let alone = "<style>@media print { .answer ~ *, .made, footer { display: none !important; } }</style></head>";

@@ -16,7 +16,7 @@ use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
 use flashwise_trace::tools::workload::Workload;
 
-/// What to simulate.
+/// The runs of a report.
 pub struct Runs<'a> {
     pub policies: &'a [&'a str],
     pub sizes: &'a str,

@@ -32,9 +32,9 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigErr
     if !config.insecure {
         let open = config.open_to_all().map(|uri| {
             format!(
-                "found '{uri}', where other machines can connect and read and write every volume; expected mode = \
-                 \"required\" and \
-                 client-authorities in the table [tls], an address of this machine, or insecure = true"
+                "found '{uri}', where other machines can connect and read and write every volume. Set mode = \
+                 \"required\" and client-authorities in the table [tls], use an address of this machine, or set \
+                 insecure = true"
             )
         });
         wrong.extend(open.map(|problem| origin.refuse(Section::Server, "listen", problem)));

@@ -1,5 +1,5 @@
-//! The recent figures of each volume, per second, minute and half hour, and the recent events: in memory with a fixed
-//! limit, and in a file.
+//! The recent figures of each volume, per second, minute and half hour, and the recent events. Both are in memory of
+//! fixed size, and in a file.
 //!
 //! At the end of each step, a series compares the counters with those at its start. So rates and percentiles of a
 //! minute come from its own counts, not from means of seconds.

@@ -241,9 +241,8 @@ impl ManageError {
 #[allow(missing_docs)]
 pub enum ApiError {
     #[error(
-        "the management API cannot listen on {address} without a token, as every user of this machine could change \
-         everything: give it a \
-         token-file, or let it listen on unix:PATH"
+        "the management API cannot listen on {address} without a token, because every user of this machine could \
+         change everything. Set a token-file, or listen on unix:PATH"
     )]
     TokenNeeded { address: String },
     #[error("{whose} is empty or holds other than visible ASCII characters")]

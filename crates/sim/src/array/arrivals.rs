@@ -37,7 +37,7 @@ const SPEED: Parameter = Parameter {
     meaning: "how many times as fast as in the trace requests come",
 };
 const DEPTH: Parameter =
-    Parameter { name: "depth", kind: Kind::Count(1, 65_536), default: "1", meaning: "requests under way at a time" };
+    Parameter { name: "depth", kind: Kind::Count(1, 65_536), default: "1", meaning: "concurrent requests" };
 
 /// Names and options.
 const ARRIVALS: [(&str, &[Parameter]); 3] = [("none", &[]), ("trace", &[SPEED]), ("closed", &[DEPTH])];

@@ -62,9 +62,8 @@ const CFR: Parameter = Parameter {
     name: "cfr",
     kind: Kind::Text,
     default: "exact",
-    meaning: "do not copy forward blocks that are not read again: CFR of Table 1; exact finds them by their last hit, \
-        a number by that \
-         many earlier rounds, 0 copies every cached block",
+    meaning: "CFR of Table 1, which does not copy forward blocks without later reads. exact finds them by their last \
+        hit, a number by that many earlier rounds; 0 copies every cached block",
 };
 const ORDER: Parameter = Parameter {
     name: "order",
@@ -360,7 +359,7 @@ fn budget(owner: &str, options: &Options) -> Result<Budget, OptionError> {
     };
     let of = options.is_given("of").then(|| options.text("of"));
     if let Some(of) = of.filter(|_| name == "epbpd") {
-        return refuse("of", of, "a share that it tells of, such as share=50%");
+        return refuse("of", of, "a share that it refers to, such as share=50%");
     }
     match options.number(name) {
         number if number <= 0.0 => refuse(name, text, "a budget above 0"),
@@ -429,7 +428,7 @@ mod tests {
             ("m_t:share=0", "m_t: option 'share' is '0', expected a budget above 0"),
             ("m_t:epbpd=-1", "m_t: option 'epbpd' is '-1', expected a number of at least 0"),
             ("c_t:epbpd=1,share=2", "c_t: option 'share' is '2', expected one budget, share or epbpd"),
-            ("c_t:epbpd=1,of=c", "c_t: option 'of' is 'c', expected a share that it tells of, such as share=50%"),
+            ("c_t:epbpd=1,of=c", "c_t: option 'of' is 'c', expected a share that it refers to, such as share=50%"),
             ("m_t:share=1,of=m+", "m_t has no option 'of'"),
             ("c:cfr=always", "c: option 'cfr' is 'always', expected exact or a number of rounds from 0 to 1000"),
             ("c:trim=on", "c has no option 'trim'"),

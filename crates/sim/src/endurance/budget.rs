@@ -2,9 +2,8 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.2, Algorithm H_T.
 //!
-//! A budget that is a share refers to the erasures that the algorithm has without it, as in section 6.3: "from 25%-75%
-//! of the EPBPD necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same
-//! budget.
+//! A budget that is a share refers to the erasures of the algorithm without it. Section 6.3: "from 25%-75% of the EPBPD
+//! necessary for M or C respectively". With `of=m+`, C_T takes those of M+ too, so both have the same budget.
 //!
 //! Departures from the paper: Step 2 derives the number of insertions directly from the budget. But the erasures of an
 //! insertion depend on which others are left out. So here reruns search for the number to leave out until the budget is

@@ -62,7 +62,7 @@ impl Endurance {
         ratio(self.flash_hits(), self.device.programs())
     }
 
-    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: the read hit ratio, weighted by
+    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace. It is the read hit ratio, weighted by
     /// `alpha`, plus the saved erasures, both relative to M+. `None` if M+ has no hit or no erasure.
     pub fn wfue(&self, alpha: f64, m_plus: &Endurance) -> Option<f64> {
         let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);

@@ -21,9 +21,8 @@ pub enum EnduranceError {
     #[error("size '{size}': {why}")]
     Device { size: String, why: DeviceError },
     #[error(
-        "size '{size}': DRAM of {ram} has no room for a write buffer of one erase unit of {unit}; give more DRAM, \
-         none, or smaller erase \
-         units"
+        "size '{size}': DRAM of {ram} has no room for a write buffer of one erase unit of {unit}. Use more DRAM, \
+         none, or smaller erase units"
     )]
     RamBelowWriteBuffer { size: String, ram: ByteSize, unit: ByteSize },
     #[error("write buffers: found 0, expected at least 1")]

@@ -96,7 +96,7 @@ impl Geometry {
         Geometry { buffer_blocks, read_cache_blocks: usize::try_from(read_cache_blocks).unwrap_or(usize::MAX), ..self }
     }
 
-    /// Blocks of RAM in use: more than given if the buffer alone is larger, never less.
+    /// Blocks of RAM in use: the configured number, or more if the buffer needs more.
     pub fn ram_used_blocks(&self) -> u64 {
         self.read_cache_blocks as u64 + self.buffer_blocks
     }
@@ -332,7 +332,7 @@ mod tests {
             "size '10%' is 60KiB of flash, less than one erase unit of 64KiB; make the cache larger or erase units \
              smaller",
             "size '10%': over-provisioning of 7",
-            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB; give more DRAM, \
+            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB. Use more DRAM, \
              none, or smaller erase \
              units",
             "size '10%': found 4 write buffers of 64KiB, expected at most 3: they are a part of the DRAM of 200KiB",

@@ -52,8 +52,7 @@ pub struct Meaning {
 
 /// The reason why replacement policies do not run in containers.
 pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms that evict whole erase units, such as \
-    ripq+, pannier, bcache and c; give a \
-     policy that replaces blocks --layout in-place or --layout log";
+    ripq+, pannier, bcache and c. For a policy that replaces blocks, use --layout in-place or --layout log";
 
 impl Meaning {
     /// True if only decisions of policies are simulated.

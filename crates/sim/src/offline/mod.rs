@@ -7,8 +7,8 @@
 //!
 //! 1. [`next_reads`]: for each access of a trace its next reference, if that is a read. Shared by all runs over the
 //!    trace.
-//! 2. [`FlashStream`]: the accesses that pass a DRAM cache in front of the flash, and for each the next read *of the
-//!    flash* before the block is overwritten. Shared by all sizes and algorithms with equal DRAM.
+//! 2. [`FlashStream`]: the accesses that pass a DRAM cache in front of the flash. Each has the next read *of the flash*
+//!    before the block is overwritten. Shared by all sizes and algorithms with equal DRAM.
 //! 3. [`Plan::min`]: MIN's decisions, and the history of each insertion: Step 2 of Algorithm H, the insertion log of
 //!    section 4.2. Shared by all algorithms of a size.
 //! 4. [`Plan::rerun`]: the decisions without insertions below a threshold: Step 3 of Algorithm H, H_N and H_T. One for

@@ -18,8 +18,8 @@ pub const NOT_EVICTING: u32 = u32::MAX;
 pub struct Insertion {
     /// The position of the evicted block's next read, or [`NOT_EVICTING`].
     pub evicts: u32,
-    /// The position at which the block leaves: of the insertion that evicts it, or of its last read before it is
-    /// overwritten or the trace ends. [`NEVER`] if it stays until the end.
+    /// The position at which the block leaves: the insertion that evicts it, or its last read before it is overwritten
+    /// or the trace ends. [`NEVER`] if it stays until the end.
     pub leaves: u32,
     /// The position of its last read hit, or of the insertion if there is none.
     pub last_hit: u32,

@@ -90,7 +90,7 @@ figures! {
         /// Bytes read and written per second until the last answer; empty if no time passed.
         throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "";
         /// Flash writes among `flash_metadata_blocks` that only fill pages.
-        flash_padding_blocks: u64, "blocks", "filled", "what is among metadata to fill flash pages";
+        flash_padding_blocks: u64, "blocks", "filled", "part of the metadata that only fills flash pages";
     }
 }
 

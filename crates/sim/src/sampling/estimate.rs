@@ -5,8 +5,8 @@
 //! blocks enlarge some classes, the additional accesses are nearly all hits; otherwise hits grow in proportion. The
 //! number of accesses of the whole trace is known, and so is the expected number of the sample, E\[n\]. So the estimate
 //! follows the regression of h on n: `(H + beta (E[n] - n)) / E[n]`. A beta equal to the hit ratio leaves the estimate
-//! unchanged; a beta of 1 is SHARDS-adj. If the number of unique blocks of the whole trace is known too, hits depend on
-//! both: each surplus block of the sample is at least one surplus miss.
+//! unchanged; a beta of 1 is SHARDS-adj. If the whole trace's number of unique blocks is known too, hits depend on
+//! both. Each surplus block of the sample is at least one surplus miss.
 //!
 //! Accesses to hot blocks, see [`flashwise_trace::sampling`], are excluded from that. LRU's hits on them are known for
 //! the whole trace and for each class. The classes estimate only the difference: other accesses, and the hits of other
@@ -385,8 +385,8 @@ mod tests {
         assert_eq!((whole.hits(), whole.replacements(), whole.bypasses()), (4500, 4500, 0));
     }
 
-    /// In each class one half has 8 hits and 2 misses, and the other 6 and 4. By hand: a difference of 2 in each, a
-    /// variance of 64 / 63 x 64 x 4, of which a share of 0.9 is not in the sample, over 1,280 expected accesses.
+    /// In each class one half has 8 hits and 2 misses, and the other 6 and 4. By hand: a difference of 2 in each gives
+    /// a variance of 64 / 63 x 64 x 4. A share of 0.9 is not in the sample; there are 1,280 expected accesses.
     #[test]
     fn the_differences_between_neighbours_are_the_error() {
         let mut sample = classes(|_| op(0, 0));

@@ -112,7 +112,7 @@ impl Plan {
             );
         }
         if traces.is_empty() {
-            return Err(at("traces").missing("paths, of which * stands for many"));
+            return Err(at("traces").missing("paths, with * for any characters"));
         }
         let out = PathBuf::from(out);
         let task = |trace| Task {
@@ -197,7 +197,7 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
         let word = word.replace('_', "-");
         let texts = list(Some(values)).iter().map(|value| place.text(value)).collect::<Result<Vec<_>, _>>()?;
         if texts.is_empty() {
-            return Err(place.found(values, "one value or more; what is not said has its default"));
+            return Err(place.found(values, "one value or more; omit the word for its default"));
         }
         let refused = |error: &dyn ToString| place.refused(error.to_string());
         for text in &texts {

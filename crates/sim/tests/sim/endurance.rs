@@ -122,10 +122,10 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
     }
 }
 
-/// Six blocks on five units of two pages, and a write buffer of one unit. By when J is inserted all units are written,
-/// and on each there is one block left, A, C, E and G, or two, I and J: unit 0 is collected, and A goes back into the
-/// write buffer. J leaves, K comes, and A and K are written to unit 0, which is erased for that; now unit 1 is
-/// collected, and C is read from the write buffer.
+/// Six blocks on five units of two pages, and a write buffer of one unit. When J is inserted, all units are written.
+/// Each has one valid block left (A, C, E, G) or two (I and J). So unit 0 is collected, and A returns to the write
+/// buffer. J leaves and K arrives. Unit 0 is erased, and A and K are written to it. Then unit 1 is collected, and C is
+/// read from the write buffer.
 #[test]
 fn c_seals_collects_and_copies_forward_as_by_hand() {
     let trace = letters("ABBCDDEFFGHHIJJKKACEGI");
@@ -136,7 +136,7 @@ fn c_seals_collects_and_copies_forward_as_by_hand() {
     let Run { geometry, counts, .. } = &runs[0];
     assert_eq!((geometry.units, geometry.unit_pages, geometry.write_buffers), (5, 2, 1));
     assert_eq!((counts.reads, counts.ram_hits, counts.tally.buffer_hits, counts.flash_hits()), (22, 1, 1, 10));
-    // Twelve pages were programmed, of which ten reads came.
+    // Twelve pages were programmed; ten of them were read later.
     assert_eq!((counts.insertions(), counts.fue()), (11, Some(10.0 / 12.0)));
     assert_eq!((counts.tally.flash_writes.admission_blocks, counts.tally.flash_writes.copy_forward_blocks), (11, 1));
     assert_eq!((counts.erasures(), counts.live_at_eviction_blocks(), counts.device.programs()), (1, 2, 12));
@@ -397,9 +397,9 @@ mod real_traces {
 
     const ALGORITHMS: [&str; 7] = ["m", "m+", "c:order=arrival", "c", "lru", "ripq+", "pannier"];
 
-    /// With 1, 2.5, 5 and 10 % of the blocks M+ erases 58, 47, 41 and 35 % less than M, and C 38, 40, 42 and 38 % less
-    /// than M+; the paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, of which C has less for its read cache,
-    /// these are 65 to 42 %, and 20 to 31 % on ten of the traces (docs/results/wear.md).
+    /// Saved erasures. Caches have 1, 2.5, 5 and 10 % of the blocks. M+ saves 58, 47, 41 and 35 % of M's erasures, and
+    /// C saves 38, 40, 42 and 38 % of M+'s. The paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, M+ saves 65
+    /// to 42 %. C, with less of it for its read cache, saves 20 to 31 % on ten of the traces (docs/results/wear.md).
     #[test]
     fn hits_and_erasures_are_ordered_as_the_paper_has_them() {
         let of_trace = |trace: Trace| {
@@ -506,7 +506,7 @@ fn runs_of_every_kind_say_all_the_time_how_far_they_are() {
         ("policy=ripq+ erase-unit=64KiB", 1),
         // A stream and its next reads, a plan, and what comes of it.
         ("policy=m erase-unit=64KiB", 4),
-        // And a plan more, and one round to learn what is copied in vain.
+        // One more plan, and one round to find useless copies.
         ("policy=c:cfr=1 erase-unit=64KiB", 6),
         ("policy=h_t:share=50% erase-unit=64KiB", 7),
         ("policy=lru ram=10%", 1),
@@ -532,7 +532,7 @@ fn runs_of_every_kind_say_all_the_time_how_far_they_are() {
         let Told { times, accesses: all, most } = told;
         assert_eq!(all.into_inner(), accesses, "{words}");
         let (times, most) = (times.into_inner(), most.into_inner());
-        // What RAM answers, a plan does not see; of a sample it is told when it is done.
+        // Plans do not see accesses that RAM answers. A sample reports its progress at the end.
         let least = passes * (accesses >> 17);
         assert!(times >= least, "{words}: told {times} times, expected {least}");
         assert!(reads.sampling.is_some() || most <= 1 << 17, "{words}: told of {most} accesses at once");

@@ -253,7 +253,7 @@ fn many_jobs_are_every_combination() {
         "policy=m+ size=400",
     ];
     assert_eq!(texts(&two), flash);
-    // What a rule stands before lies before the same devices without it.
+    // With and without a rule, the devices are the same.
     let admissions: Vec<Admission> = vec![Admission::None, "size".parse().unwrap()];
     let base = Job { layout: "log".parse().ok(), ..Job::default() };
     let rules = Many {

@@ -64,7 +64,7 @@ impl Network {
                 }
                 for &arc in self.of[node].iter().filter(|&&arc| self.arcs[arc].room > 0) {
                     let Arc { to, cost, .. } = self.arcs[arc];
-                    // What cannot be reached at first cannot be later.
+                    // A node that is unreachable at first stays so.
                     let there = at + cost + potential[node] - potential[to];
                     if there < distance[to] {
                         (distance[to], came_by[to]) = (there, arc);
@@ -90,10 +90,10 @@ impl Network {
     }
 }
 
-/// The most hits, and the fewest admissions with as many. Each place of the cache is a unit of flow through time.
-/// Access i has three nodes: where a place comes to whose block is hit (3 i), where places are free (3 i + 1), and
-/// where a place takes the block of the access, to keep it until it is hit (3 i + 2). From a free place that costs an
-/// admission, from one that had the block nothing.
+/// Returns the most hits, and the fewest admissions for these. Each place of the cache is a unit of flow through time.
+/// Access i has three nodes. At node 3 i, places arrive whose block is hit. At 3 i + 1, places are free. At 3 i + 2, a
+/// place holds the block of the access until its hit. The edge from a free place costs an admission, that from a place
+/// with the block nothing.
 fn best(next_uses: &[u32], capacity: usize) -> Score {
     let accesses = next_uses.len();
     let hit = accesses as i64 + 1;

@@ -46,7 +46,7 @@ fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
         ("benchmarks/postmark-62k.disksim.zst", "disksim", 62_257, 832, 1, 0),
         // 15,524 Q events of 50,000 events; 80 of them are reads.
         ("blktrace/hadoop-50k-events.blkparse.zst", "blkparse", 15_524, 5, 1, 0),
-        // 9,887 D events, of which 848 are writes.
+        // 9,887 D events; 848 of them are writes.
         ("blktrace/java-ext4.blkparse.zst", "blkparse", 9_887, 914, 1, 0),
         ("blktrace/java-f2fs.blkparse.zst", "blkparse", 5_727, 825, 1, 0),
         ("cloudphysics/cloudPhysicsIO.vscsi.zst", "vscsi", 113_872, 413, 1, 0),
@@ -192,8 +192,8 @@ fn open_timed_traces() -> Vec<Trace> {
 
 const CANDIDATES: [&str; 5] = ["lru", "larc", "larc:writes=admit", "2q", "s3-fifo"];
 
-/// Traces and percents of their blocks where `auto` may miss 5 % of the candidates' spread: those that look best up to
-/// some time are not best after it, or it takes a policy for better by a hair.
+/// Traces, percentages of their blocks, and a larger tolerance than 5 % of the candidates' spread for `auto`. Its best
+/// candidate changes during these traces, or two candidates are nearly equal.
 const WORSE: [(&str, usize, f64); 3] = [("java-f2fs", 10, 0.2), ("java-f2fs", 5, 0.35), ("Financial1", 5, 0.15)];
 
 /// Over each trace, its start included, with timeframes of a hundredth of it, and caches of 10 % and 5 % of the blocks.

@@ -242,9 +242,9 @@ fn buckets(counts: &Counts) -> Buckets {
     counts.buckets.unwrap()
 }
 
-/// 8 buckets of 4 pages of 4 blocks, of which one is the journal's, and 4 more to spare. A write of a block is a page,
-/// and a page of the journal: 1 ms on two planes or one. A read of it is a page. Of 16 blocks that are read, 12 are the
-/// backend's, with an access for each run around the 4 that are cached.
+/// 8 buckets of 4 pages of 4 blocks, one of them for the journal, and 4 spare ones. A write of a block writes a page,
+/// and a page of the journal: 1 ms on two planes or one. A read of a block reads a page. Of 16 blocks read, the backend
+/// serves 12, with an access for each run around the 4 cached blocks.
 #[test]
 fn b_like_by_hand() {
     let profile = Profile { pages_per_block: 4, ..Profile::find("wlfc", "wlfc").unwrap() };
@@ -289,9 +289,9 @@ fn b_like_holds_its_invariants_over_random_requests() {
     }
 }
 
-/// 4 KiB at random over 256 MiB, which the write queue of 1 GiB of flash has room for: the figures of all three add up.
-/// Where nothing is read, WLFC has at most 40 % of B_like's erasures. With a read among eight requests it has less than
-/// half, and writes sooner; WLFC_c's reads take at most 1.1 times as long.
+/// Random requests of 4 KiB over 256 MiB, which fit in the write queue of 1 GiB of flash. The figures of all three
+/// caches add up. Without reads, WLFC has at most 40 % of B_like's erasures. With one read in eight requests it has
+/// less than half, and faster writes. WLFC_c's reads take at most 1.1 times as long.
 #[test]
 fn figures_add_up_and_wlfc_erases_less_than_b_like() {
     let run = |system, reads: u64| {

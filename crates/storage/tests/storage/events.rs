@@ -1,6 +1,6 @@
-//! The engine knows a cache by its interface alone. Here it drives two at once, over disks whose transfers end in
-//! random order and fail: both plan the same, each step ends once and as it was planned, and every kind of event
-//! happens.
+//! The engine uses a cache only through its interface. Here it drives two caches at once, over disks whose transfers
+//! end in random order and fail. Both plan the same steps, each step ends once and as planned, and every kind of event
+//! occurs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -58,8 +58,8 @@ impl Twins {
     }
 }
 
-/// A step, whatever answers depend on it: one that fails hands those on to another that follows it to the same block of
-/// the backend.
+/// Returns a step without the answers that depend on it. A failed step passes these to a later step for the same block
+/// of the backend.
 fn without_answers(step: &Step) -> Step {
     match step.clone() {
         Step::WriteBackend { block, frame, logged, batch, .. } => {

@@ -142,7 +142,7 @@ fn the_page_cache_is_bypassed_only_where_the_size_allows_it() {
 
 #[test]
 fn the_last_unit_is_padded_with_zeroes_and_what_is_written_to_the_padding_is_forgotten() {
-    // Whether 512 bytes can bypass the page cache is up to the file system.
+    // Support for direct I/O of 512 bytes depends on the file system.
     let sizes = [(8192 + 512, PageCache::AvoidIfPossible), (8192 + 512, PageCache::Use), (100, PageCache::Use)];
     for (size, page_cache) in sizes {
         let (_directory, path) = place();

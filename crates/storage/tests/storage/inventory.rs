@@ -80,8 +80,8 @@ fn the_formats_that_tools_make_are_known() {
     }
 }
 
-/// A drive without a medium, and one that is gone and is still known, have a size of 0: a pool that may lacks the disk,
-/// and is not refused.
+/// A drive without a medium has size 0, like a drive that is gone but still known. A pool in degraded mode starts
+/// without it.
 #[test]
 fn a_device_that_nothing_is_behind_is_a_missing_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn what_uses_a_loop_device_uses_the_file_behind_it() {
     assert_eq!(disk.refused.as_deref(), Some(expected.as_str()));
     let refused = prepare::create("tank", &[file.clone(), device.0.clone().into()], &[]).err().unwrap().to_string();
     assert!(refused.contains(&expected), "{refused}");
-    // Who has one of them keeps others from the other.
+    // A lock of one excludes other users from the other.
     let (of_file, of_device) = (file.as_path(), Path::new(&device.0));
     for (used, other) in [(of_file, of_device), (of_device, of_file)] {
         let open = FileDisk::open(used, Options::default()).unwrap();

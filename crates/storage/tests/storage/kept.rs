@@ -5,9 +5,9 @@ use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::memory::MemoryDisk;
 use flashwise_storage::flash::{read_superblock, recover_log};
 
-/// What `flashwise serve` 0.1.0 of version 3 left when it was killed: 704 KiB in units of 64 KiB, in write-back. Of
-/// blocks 0 to 29 each was written in rounds 1 to 5, all of the byte `block * 5 + round`, and each round was flushed;
-/// block 8 was not written in round 5, and block 7 was trimmed in the end.
+/// A cache of version 3, left by a killed `flashwise serve` 0.1.0: 704 KiB in units of 64 KiB, in write-back. In rounds
+/// 1 to 5, blocks 0 to 29 were filled with the byte `block * 5 + round`, and flushed. Round 5 skipped block 8. Block 7
+/// was trimmed at the end.
 #[test]
 fn a_cache_of_version_3_is_read() {
     let image = zstd::decode_all(&include_bytes!("../kept/version-3.img.zst")[..]).unwrap();

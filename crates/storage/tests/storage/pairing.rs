@@ -1,5 +1,4 @@
-//! What happens around a cache: a flash or a backend that is missing, old, swapped, copied or changed is refused or
-//! made up for.
+//! Pairing of flash and backend: devices that are missing, outdated, swapped, copied or changed are refused or handled.
 
 mod detached;
 mod record;
@@ -201,7 +200,7 @@ fn a_volume_that_is_set_to_write_back_is_not_taken_for_one_that_wrote_through() 
     assert!(setting.refusal().contains("there is no cache on it"), "{}", setting.refusal());
 }
 
-/// What superblocks of before said: a unit that was begun in memory alone has nothing that could be missed.
+/// Superblocks of earlier versions: a unit that was started only in memory cannot have lost anything.
 #[test]
 fn a_log_that_was_durable_up_to_the_first_page_of_a_unit_lacks_none() {
     let setting = Setting::new(Mode::WriteBack);
@@ -334,7 +333,7 @@ fn a_copy_of_the_backend_is_not_taken_for_it() {
     copy(&original, &setting.config.backend);
     let refusal = setting.refusal();
     assert!(refusal.contains("the backend is a copy of the file"), "{refusal}");
-    // The original is gone: an operator says so once.
+    // The original is gone, so an operator confirms the copy once.
     std::fs::remove_file(&original).unwrap();
     let id = refusal.split("backend-id = \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     setting.config.backend_id = Some(id);
@@ -345,8 +344,8 @@ fn a_copy_of_the_backend_is_not_taken_for_it() {
 
 #[test]
 fn a_cache_that_is_all_clean_starts_however_it_is_damaged() {
-    // Either copy of the superblock or both, the pages that the log has, the footer of its unit: 64 pages of 4 KiB, the
-    // last two.
+    // Damages one or both superblocks, pages of the log, and the unit's footer. The unit has 64 pages of 4 KiB; the
+    // last two are the footer.
     let places = [vec![0], vec![1], vec![0, 1], vec![64], vec![65], vec![66], vec![126], vec![64, 126], vec![64, 127]];
     for pages in places {
         for zeroed in [false, true] {

@@ -1,4 +1,4 @@
-//! A slow backend behind a full cache: what is refused then, and who waits.
+//! A slow backend behind a full cache: refused and delayed requests.
 
 use std::fs::File;
 use std::path::Path;
@@ -50,8 +50,7 @@ fn is_cached(volume: &Volume, block: u32) -> bool {
     volume.with_cache(|cache| cache.log().find(block).is_some())
 }
 
-/// Writes 64 blocks at a time, at random, by eight clients, while something else is done. Pauses alone cannot hold that
-/// off.
+/// Eight clients write 64 random blocks each, while `meanwhile` runs. Pauses cannot prevent that load.
 fn under_pressure<T>(volume: &Volume, meanwhile: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -103,7 +102,7 @@ fn a_block_that_found_no_space_is_not_forgotten() {
     volume.close().unwrap();
 }
 
-/// What is written under pressure is read back, while it lasts and afterwards, and answers were held back meanwhile.
+/// Data written under pressure is read back, during the load and afterwards. Answers were delayed meanwhile.
 #[test]
 fn what_is_written_under_pressure_is_there() {
     let directory = tempfile::tempdir().unwrap();
@@ -124,8 +123,7 @@ fn what_is_written_under_pressure_is_there() {
     volume.close().unwrap();
 }
 
-/// What clients waited for is in latencies and in the time that writes were held back, of buckets too, where requests
-/// wait before they are begun.
+/// Latencies, and the time of delayed writes, include the time before a request is planned, also for layout wlfc.
 #[test]
 fn latencies_have_what_a_request_waited_for_before_it_was_begun() {
     let directory = tempfile::tempdir().unwrap();
@@ -139,7 +137,7 @@ fn latencies_have_what_a_request_waited_for_before_it_was_begun() {
         ..VolumeConfig::of("v", &backend, &flash)
     };
     let volume = Volume::open(config, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
-    // 150 MiB at once, of which plans take 64.
+    // 150 MiB of requests, while plans take 64 MiB.
     let (sender, receiver) = mpsc::channel();
     let (data, count) = (vec![7; 64 * BLOCK as usize], 600);
     for number in 0..count {

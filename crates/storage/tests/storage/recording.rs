@@ -1,4 +1,4 @@
-//! What the recorder writes, byte for byte. That the simulator reads it is tested with the program.
+//! The recorder's output, byte for byte. A test of the program checks that the simulator reads it.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn start(path: &Path, volumes: &[&str]) -> Recorder {
     Recorder::start(path, LIMITS, &volumes).unwrap()
 }
 
-/// What a segment holds, decompressed; nothing where it is not there yet, or a piece is just being written.
+/// Returns the decompressed contents of a segment; empty if it does not exist yet, or a piece is incomplete.
 fn read_segment(path: &Path, number: u64) -> String {
     let Ok(mut bytes) = std::fs::read(Names::of(path).path(number)) else { return String::new() };
     if path.extension().is_some() {

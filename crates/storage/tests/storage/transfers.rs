@@ -26,7 +26,7 @@ struct Memory {
     start: usize,
 }
 
-// Whoever uses it waits for the transfers before looking.
+// Users wait for the transfers before they access the memory.
 impl Memory {
     fn new(units: usize) -> Self {
         let bytes = vec![0; (units + 1) * ALIGNMENT];
@@ -69,7 +69,7 @@ impl Harness {
         Self { transfers: make(completed).unwrap(), completions }
     }
 
-    /// Results by tag, of which there are as many as transfers.
+    /// Returns the results of `count` transfers by tag.
     fn results(&self, count: usize) -> BTreeMap<u64, io::Result<()>> {
         let results: BTreeMap<_, _> = self.completions.iter().take(count).map(|end| (end.tag, end.result)).collect();
         assert_eq!(results.len(), count, "each transfer ends once");
@@ -322,7 +322,7 @@ fn completions_come_on_another_thread_and_one_batch_at_a_time() {
         });
         let disks: Vec<Arc<dyn Disk>> = vec![Arc::new(MemoryDisk::new(1 << 20)), Arc::new(MemoryDisk::new(1 << 20))];
         let transfers = transfers(disks, method, completed).unwrap();
-        // Half of them end past the end, which could be told at once.
+        // Half of them end beyond the end, which is an immediate error.
         transfers.submit(&mut (0..400).map(|tag| whole(tag, Operation::Discard, tag % 2 * 1000, 1)).collect());
         let mut tags: Vec<_> = completions.iter().take(400).collect();
         tags.sort();
@@ -416,7 +416,7 @@ fn the_function_that_takes_completions_may_drop_the_transfers_and_gets_the_rest(
         let disk = file(&directory.path().join("disk"), 1000 * UNIT, PageCache::AvoidIfPossible);
         let disks = || vec![disk.clone() as Arc<dyn Disk>];
         dropped_where_completions_are_taken(|completed| transfers(disks(), method, completed));
-        // As many as there are spindles at a time.
+        // As many concurrent transfers as spindles.
         let slowness = Some(Slowness { delay: Duration::from_millis(5), spindles: 300 });
         dropped_where_completions_are_taken(|completed| {
             let make = |completed| transfers(disks(), method, completed);

@@ -157,7 +157,7 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     volume.detach().unwrap();
     assert_eq!(setting.backend(0, data.len()), data);
     assert_eq!(read(&volume, 0, data.len() as u64), data);
-    // The flash is nobody's: another may have it alone.
+    // The flash is free: another process could lock it.
     drop(FileDisk::open(&setting.config.flash, Options::default()).unwrap());
     let status = volume.status();
     assert_eq!((status.reads, status.writes), (1536, 1536), "figures go on");
@@ -177,8 +177,8 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
     assert_eq!(read(&volume, 4096, 8192), pattern(4, 8192));
 }
 
-/// A volume that wrote back, and is to write through, promises that what it answers is on the backend: the dirty copies
-/// that it has do not come back.
+/// A volume changes from write-back to write-through. From then on, acknowledged data is on the backend: old dirty
+/// copies must not reappear.
 #[test]
 fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a_flush() {
     for mode in ["write-through", "write-around"] {
@@ -201,8 +201,8 @@ fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a
     }
 }
 
-/// What goes past the flash, or through it, is on the backend when it is answered, also where the flash has something
-/// that the backend has not; so are zeroes. No crash brings back what the flash had.
+/// Data written through or past the flash is on the backend when it is acknowledged, even over dirty blocks; so are
+/// zeroes. No crash brings back the flash's old content.
 #[test]
 fn what_is_written_through_is_on_the_backend_whatever_the_flash_had_of_it() {
     let setting = Setting::new();
@@ -236,7 +236,7 @@ fn what_is_written_through_is_on_the_backend_whatever_the_flash_had_of_it() {
     (0..4).for_each(|part| assert_eq!(read(&volume, offset(part), length), expected(part), "part {part}"));
 }
 
-/// Where nothing is to stay on the flash alone, not even the unit that is being filled has anything after a while.
+/// In this mode nothing may be only on the flash. After some time, even the unit being filled has no dirty blocks.
 #[test]
 fn nothing_stays_dirty_where_nothing_may() {
     let no_dirty: [&[(&str, &str)]; 2] =

@@ -92,7 +92,7 @@ fn units_without_gaps_are_laid_over_zones_with_them() {
     let unit = 96 * KIB;
     let ones = Pages([1; 32 << 10]);
     flash.write_at(&ones.0[..8192], unit).unwrap();
-    // What is left out is written as zeroes, and what is behind the write pointer is an error.
+    // Skipped pages are written as zeroes, and writes beyond the write pointer fail.
     flash.write_at(&ones.0[..4096], unit + 16 * KIB).unwrap();
     assert_eq!(flash.written_pages(1), 5);
     let error = flash.write_at(&ones.0[..4096], unit).unwrap_err().to_string();
@@ -206,8 +206,8 @@ fn a_volume_on_zones_comes_back_after_each_end() {
     assert!(flash.zoned().unwrap().device().report(0, 16).unwrap().iter().all(|zone| zone.written == 0));
 }
 
-/// Buckets that are zones have their write pointers where their headers say, after a start that follows a kill too; one
-/// that is elsewhere is told.
+/// The write pointers of zones match the headers of their buckets, also at a start after a kill. Any other position is
+/// reported.
 #[test]
 fn write_pointers_of_buckets_are_where_their_headers_say() {
     let directory = tempfile::tempdir().unwrap();
@@ -248,8 +248,8 @@ fn write_pointers_of_buckets_are_where_their_headers_say() {
     assert!(report.is_sound(), "a crash before may have left that");
 }
 
-/// The first page of a zone reads as zeroes, which no power failure leaves of what was durable: the start is refused,
-/// and salvage loses nothing in silence.
+/// The first page of a durable zone reads as zeroes, which no power failure causes. The start is refused, and salvage
+/// reports all losses.
 #[test]
 fn a_bucket_whose_first_page_is_gone_is_damaged_where_it_was_durable() {
     for closed in [true, false] {
@@ -328,7 +328,7 @@ fn a_flash_whose_zones_are_too_few_or_may_not_be_written_together_is_refused() {
     );
 }
 
-/// A zone that fails for good is told by its number, and what is dirty on others is not lost by it.
+/// The error names the number of a permanently failed zone. Dirty blocks in other zones are not lost.
 #[test]
 fn a_device_with_failed_zones_is_no_home_for_a_new_cache() {
     let directory = tempfile::tempdir().unwrap();

@@ -18,11 +18,11 @@
 //! | 44 | error u16 |
 //! | 46 | length u16 of data that follow the record |
 //!
-//! One action of a request counts, as in blkparse, but the default is always Q. There is one file for each processor,
-//! and the file of one that only completes requests has no Q. A pattern that matches all files merges them by time. As
-//! in blkparse, some requests are skipped, and lower devices are left out. The data of a remap contain the original
-//! device of the request, in big-endian order. Passthrough commands count as skipped. Zeros or a partial record at the
-//! end, which blktrace leaves there if it is killed, are ignored.
+//! One action of a request counts, as in blkparse, but the default is always action Q, queued. There is one file for
+//! each processor. If a processor only completes requests, its file has no such action. A pattern that matches all
+//! files merges them by time. As in blkparse, some requests are skipped, and lower devices are left out. The data of a
+//! remap contain the original device of the request, in big-endian order. Passthrough commands count as skipped. Zeros
+//! or a partial record at the end, which blktrace leaves there if it is killed, are ignored.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, Parameter};

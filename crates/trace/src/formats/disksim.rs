@@ -26,8 +26,8 @@ pub static FORMAT: Format = Format {
     parser: |_, _, _| Ok(Box::new(Lines(DiskSim))),
 };
 
-const UNSURE: &str = "traces of SSDSim, MQSim and FlashSim (sizes in pages) have the same five columns in other units; \
-    if its times are milliseconds and its sizes sectors of 512 bytes, name it with --format disksim, \
+const UNSURE: &str = "traces of SSDSim, MQSim and FlashSim (sizes in pages) have the same five columns in other units. \
+    If its times are milliseconds and its sizes sectors of 512 bytes, use --format disksim, \
     otherwise give its columns and units";
 
 fn recognise(sample: &Sample) -> Fit {

@@ -91,7 +91,7 @@ impl Machine {
         std::thread::spawn(move || {
             let mut socket = BufReader::new(socket);
             let mut line = String::new();
-            // What has no end was cut off.
+            // A line without an end was cut off.
             while socket.read_line(&mut line).is_ok_and(|_| line.ends_with('\n')) {
                 if sender.send(line.trim_end().to_owned()).is_err() {
                     break;

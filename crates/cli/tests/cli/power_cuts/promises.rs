@@ -28,7 +28,7 @@ impl Promises {
             }
             Some(("found", rest)) => {
                 let [file, place, version] = numbers(rest);
-                // What it is found to be stays.
+                // Later reads must agree with the first one.
                 let kept = self.kept.entry((file, place)).or_default();
                 if version < *kept {
                     return Err(format!("file {file}, place {place}: version {kept} was promised, {version} is found"));

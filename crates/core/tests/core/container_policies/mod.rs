@@ -340,8 +340,8 @@ fn ripq_hits_as_often_as_exact_segmented_lru() {
     }
 }
 
-/// Pannier hits 64.4 % of the reads and LRU 60.3 % without writes; 63.1 % and 60.3 % if a fifth of the accesses are
-/// writes, 61.6 % and 60.3 % with half.
+/// Without writes, Pannier hits 64.4 % of the reads and LRU 60.3 %. If a fifth of the accesses are writes, these are
+/// 63.1 % and 60.3 %, and with half 61.6 % and 60.3 %.
 #[test]
 fn pannier_hits_more_often_than_lru_though_overwritten_copies_cost_it_room() {
     let flash = Flash { units: 128, unit_pages: 32, reserve_units: 0 };

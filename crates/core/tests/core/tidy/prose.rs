@@ -255,7 +255,7 @@ fn of_source(source: &Source, text: &str) -> Vec<Paragraph> {
     found
 }
 
-/// What every file of the project has to be mended.
+/// Returns the offences of every file of the project.
 fn found() -> BTreeMap<String, Findings> {
     let mut found = BTreeMap::new();
     for source in sources() {

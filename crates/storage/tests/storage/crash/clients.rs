@@ -1,5 +1,4 @@
-//! Clients of a world, whatever its cache: what they ask for, what they may be answered, and what of it outlives a
-//! power failure.
+//! Clients of a world with any cache: their requests, the legal answers, and the data that survives a power failure.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +13,12 @@ use crate::crash::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode,
 
 pub type Outcome<T> = Result<T, String>;
 
-/// What clients have asked for, and hold the answers to.
+/// Requests in progress, and the model that checks their answers.
 pub struct Clients {
     pub model: Shared,
     outstanding: Arc<Mutex<usize>>,
     violations: Arc<Mutex<Vec<String>>>,
-    /// What the next block that is written holds.
+    /// The content of the next written block.
     pub next_tag: u64,
 }
 
@@ -137,8 +136,8 @@ pub fn random_range(
     (offset, length)
 }
 
-/// The power of `disks` fails, or the process dies, while transfers are under way: of these any may have taken place,
-/// and of what was not flushed any may be lost.
+/// A power failure of `disks`, or the death of the process, while transfers are in progress. Each of these may have
+/// taken place or not, and any unflushed data may be lost.
 pub fn fail<'a>(
     disks: &[FakeDisk; 2],
     in_flight: impl Iterator<Item = &'a Transfer>,

@@ -1,6 +1,6 @@
-//! Damage of the flash after an orderly end, or after some idle seconds: each page that a start reads, each of its
-//! sectors, each block and each unit. In all layouts a start refuses the cache or serves the flushed data, and salvage
-//! lists the blocks that are not certain.
+//! Damages the flash after a clean shutdown or some idle seconds. Targets are each page that a start reads, each of its
+//! sectors, each block and each unit. In all layouts, a start refuses the cache or serves the flushed data, and salvage
+//! lists the uncertain blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::crash::planted::metadata;
 use crate::crash::world::{self, Cached, Devices, Outcome, World, no_crash};
 use crate::crash::{salvage, wlfc};
 
-/// What may happen to a page, or to each page of a unit.
+/// A damage of a page, or of each page of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damage {
     Bit,
@@ -59,7 +59,7 @@ impl Damage {
     }
 }
 
-/// What a page, or some pages together, hold.
+/// The contents of a page or of several pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holds {
     Header,

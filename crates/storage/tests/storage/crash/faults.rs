@@ -15,7 +15,7 @@ fn fault(disk: usize, class: Class, transfers: std::ops::Range<u64>, odds: u64, 
     Fault { disk, class, transfers, odds, effect }
 }
 
-/// What must hold once the devices work again, and after the next start.
+/// Checks the world once the devices work again, and after the next start.
 fn verify(world: &mut World, random: &mut Random) -> Outcome<()> {
     world.verify_after_faults()?;
     world.verify_detached()?;
@@ -115,9 +115,9 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 fn random_faults_with_power_failures_lose_only_what_is_listed() {
     let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 60..300, 3.0));
     let mut worlds = 0;
-    // In the first of the last, a block that the backend refused was written anew to a write buffer without room for
-    // it, and read as it was before; in the next it was refused once more, and a flush did not tell. In the last a
-    // reader kept a frame in RAM whose content never came.
+    // Regressions. 1: A block that the backend had rejected was written again, to a full write buffer, and read as its
+    // old content. 2: It was rejected again, and no flush reported that. 3: A reader kept a frame in RAM whose content
+    // never came.
     for seed in (first..).take_while(|seed| budget.goes_on(seed - first)).chain([3212, 901_504, 3_001_393]) {
         worlds += 1;
         let random = &mut Random(seed.wrapping_mul(77));
@@ -197,15 +197,15 @@ fn lost_after(setup: &Setup, script: &[Action], number: u64, tries: u64) -> Outc
     let mut world = World::new(Setup { faults, retries: (tries - 1) as u8, ..setup.clone() }, 7);
     world.perform_script(script, &mut no_crash)?;
     world.settle()?;
-    // What a client could not read is listed until it can.
+    // Blocks are listed as long as clients cannot read them.
     world.setup.faults.clear();
     world.idle()?;
     world.verify_readable()?;
     Ok(world.lost().len())
 }
 
-/// A copy that is about to be moved is read again after a while before it counts as lost: where the engine has no
-/// patience, and tries only once, blocks are lost.
+/// An unreadable copy is retried for some time before it counts as lost. An engine without patience, which reads only
+/// once, loses blocks.
 #[test]
 fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
     // A quarter of the log is dirty, and overwriting a few blocks goes round it again and again.
@@ -230,8 +230,8 @@ fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
     assert!(lost > 5);
 }
 
-/// A write of a part of a block whose only copy cannot be read for a while waits, as a copy that is moved does: the log
-/// may reset the unit that the copy is in. An engine without patience answers with an error.
+/// A partial write waits while the only copy of its block is unreadable, like a copy to be moved. Otherwise the log
+/// might reset the copy's unit. An engine without patience answers with an error.
 #[test]
 fn a_write_of_a_part_waits_for_a_dirty_block_that_cannot_be_read_for_a_while() {
     for setup in setups(Mode::WriteBack) {

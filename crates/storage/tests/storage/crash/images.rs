@@ -1,4 +1,4 @@
-//! What recovery makes of damaged images, of logs that are nearly full, and of power failures in a row.
+//! Recovery of damaged images, of nearly full logs, and after several power failures in a row.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ fn recovery_of_arbitrary_bytes_ends_with_an_error_or_a_log_that_can_be_used() {
             });
             outcomes.entry(opened.is_ok()).and_modify(|count| *count += 1).or_insert(1);
             if let Ok(mut opened) = opened {
-                // What is read may be anything; what is done must not panic.
+                // Contents may be arbitrary, but operations must not panic.
                 for _ in 0..20 {
                     let _ = opened.step(&mut no_crash);
                 }

@@ -1,8 +1,8 @@
-//! The durability contract under power failures, at every operation of a device that keeps what it likes of unflushed
-//! writes, and under failures of the devices themselves.
+//! The durability contract under power failures and under failures of devices. Power fails at every operation; the
+//! device keeps any part of the unflushed writes.
 //!
-//! `FLASHWISE_CRASH_POINTS` sets how many power failures are tried, `FLASHWISE_SEED` where the seeds start. Without the
-//! first, there are as many as some seconds are enough for, from 2,000 to 10,000.
+//! `FLASHWISE_CRASH_POINTS` sets the number of power failures, and `FLASHWISE_SEED` the first seed. By default there
+//! are as many as some seconds allow, from 2,000 to 10,000.
 
 pub mod clients;
 mod damage;

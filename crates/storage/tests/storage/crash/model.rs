@@ -1,4 +1,4 @@
-//! What each block may hold: the contract, as a model that is checked after every read.
+//! The durability contract: a model of the legal contents of each block, checked at every read.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ pub type Content = [u64; SECTORS];
 
 #[derive(Clone, Debug)]
 struct Version {
-    /// What the block holds if no write failed.
+    /// The content if no write failed.
     content: Content,
     /// The sectors that were written.
     sectors: std::ops::Range<usize>,
@@ -46,14 +46,14 @@ struct Block {
 #[derive(Clone, Debug)]
 pub struct Model {
     blocks: Vec<Block>,
-    /// Whether devices fail, so that errors are no violation.
+    /// True if devices fail, so that errors are legal.
     faults: bool,
 }
 
 pub type Shared = Arc<Mutex<Model>>;
 
 impl Block {
-    /// Whether the block may hold `content` in `sectors` after all writes up to `version`, of which the failed ones
+    /// True if the block may hold `content` in `sectors` after all writes up to `version`; each failed write may have
     /// happened or not.
     fn is_possible(&self, version: usize, content: &Content, mut sectors: std::ops::Range<usize>) -> bool {
         if self.versions[version].content[sectors.clone()] == content[sectors.clone()] {
@@ -169,7 +169,7 @@ impl Model {
         if self.faults { Ok(()) } else { Err(format!("{operation:?} failed, and no device did")) }
     }
 
-    /// A block cannot be read while no device fails; `listed`: the cache says so.
+    /// A block cannot be read although no device fails. `listed`: the cache lists it as lost.
     pub fn read_lost(&self, block: usize, listed: bool) -> Result<(), String> {
         match (self.faults, listed) {
             (true, true) => Ok(()),
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    /// Whether errors are no violation.
+    /// Makes errors legal or illegal.
     pub fn set_faults(&mut self, faults: bool) {
         self.faults = faults;
     }
@@ -200,8 +200,8 @@ impl Model {
         }
     }
 
-    /// After a crash, the first read of a block decides which version it is: no newer one comes back, and no older one
-    /// unless devices may still lose something because only the process was `killed`.
+    /// Fixes the version of a block at its first read after a crash. No newer version may appear later. An older one
+    /// may appear only if the process was `killed`, because devices can still lose data.
     pub fn settled(&mut self, block: usize, content: &Content, killed: bool) -> Result<(), String> {
         let earliest = self.blocks[block].durable;
         self.read(block, earliest, content, 0..SECTORS)?;
@@ -224,7 +224,7 @@ pub fn encode(content: &Content) -> Vec<u8> {
     content.iter().flat_map(|tag| tag.to_le_bytes().repeat(SECTOR_BYTES / 8)).collect()
 }
 
-/// The content that bytes are; a sector that is not of one number is told by a number of its own.
+/// Returns the content that these bytes stand for. A sector with mixed contents gets a unique number.
 pub fn decode(bytes: &[u8]) -> Vec<u64> {
     bytes
         .chunks(SECTOR_BYTES)

@@ -16,7 +16,7 @@ pub enum Planted {
     SkipFlashFlushes,
     /// One flush of the flash is answered and not done, the n-th.
     SkipOneFlashFlush(u64),
-    /// Flushes of the backend are answered and not done: what is called clean is not.
+    /// Flushes of the backend are answered without effect, so clean blocks may not be.
     SkipBackendFlushes,
     /// One of them.
     SkipOneBackendFlush(u64),
@@ -34,7 +34,7 @@ pub enum Planted {
     DropDirty,
     /// Regions that are overwritten past the flash are not said to be unsure before.
     SkipUnsure,
-    /// They are not said to be again once the unit that says so was reset.
+    /// They are not recorded again when the unit with the record is reset.
     SkipUnsureAgain,
     /// They are said to be sure again before what was overwritten is forgotten.
     SureTooEarly,
@@ -48,7 +48,7 @@ pub enum Planted {
     OverlookNewestUnit,
     /// A unit is reset before it is durable that it is no longer needed.
     ResetEarly,
-    /// What is read from flash is not compared with its checksum, and a bit is wrong.
+    /// Data from flash is not checked against its checksum, and one bit is wrong.
     IgnoreChecksums,
     /// The backend's side does not count starts.
     SkipCounting,
@@ -98,8 +98,8 @@ pub fn stays_filter(stays: Stays) -> Filter {
     lossy_filter(Kind::Forget, move |_, record| stays.lock().unwrap().contains(&record.block))
 }
 
-/// A way to lose dirty blocks that are copied forward from the oldest unit. No two writes of a block are alike, but for
-/// zeroes.
+/// Returns a filter that loses dirty blocks when they are copied forward from the oldest unit. All writes of a block
+/// differ, except zeroes.
 pub fn drop_dirty_filter() -> Filter {
     let zeroes = crc32c::crc32c(&[0; BLOCK_BYTES]);
     // By block and checksum, the unit where it was first.
@@ -227,7 +227,7 @@ fn change_newest(
     }
 }
 
-/// What a device holds after a power failure, as a wrong recovery would see it.
+/// Changes a device after a power failure, so that it looks as it would to a wrong recovery.
 pub fn distort(planted: Planted, flash: &FakeDisk, pages: usize, unit_pages: usize, random: &mut Random) {
     match planted {
         Planted::OlderWins => change_newest(flash, pages, random, |record| record.kind = Kind::Void),

@@ -1,5 +1,5 @@
-//! Salvaging damaged caches: whatever the damage, a block of the backend is afterwards as it was flushed, or newer, or
-//! it is listed.
+//! Salvage of damaged caches. Independent of the damage, each block of the backend has its flushed or newer data
+//! afterwards, or is listed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::crash::model::{Content, Model, SECTORS, decode};
 use crate::crash::planted::metadata;
 use crate::crash::world::{Devices, Outcome, Setup, World, no_crash};
 
-/// What a server left behind, with everything flushed: it ended in order, or was killed while it was idle.
+/// Creates the devices of a server after a flush: it ended cleanly, or was killed while idle.
 fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
     let random = &mut Random(seed);
     let setup = Setup { mode: Mode::WriteBack, ..Setup::random(random) };
@@ -215,7 +215,7 @@ fn a_salvage_that_is_interrupted_can_be_repeated() {
                 disk.crash(random.pick(&[Loss::Everything, Loss::Sectors, Loss::Writes]), random);
             });
             let again = run(&devices, &options).unwrap_or_else(|error| panic!("seed {seed}, {lives} lives: {error}"));
-            // What the first had listed, if it got as far as giving the cache up.
+            // The blocks listed by the first attempt, if it got to the point of giving up the cache.
             let listed = if again.was_detached { first.unwrap_or_default() } else { again };
             if listed.detached || !died {
                 verify(&devices, &model, &listed).unwrap_or_else(|error| panic!("seed {seed}, {lives} lives: {error}"));

@@ -29,7 +29,7 @@ pub enum Action {
     Policy(&'static str),
     /// The policy stays.
     Admission(&'static str),
-    /// The clock goes on by so many milliseconds, and the cache does what is due.
+    /// The clock advances by this many milliseconds, and the cache performs the due work.
     Wait(u64),
     Destage,
     /// Everything that was begun ends.
@@ -76,7 +76,7 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
         },
     );
     let sequential = (0..6).flat_map(|round| [Write(round * 2, 4), Write(round * 16, 30), Read(round * 16, 40), Flush]);
-    // What was on flash before is written past it, or on it where it is cached; what comes later is refused at first.
+    // Blocks on flash are written there or bypass it. New blocks are rejected at first.
     let rules = ["probability:p=0", "size:max=8KiB", "hotness:min=2", "none"];
     let refusals = rules.into_iter().enumerate().flat_map(|(round, rule)| {
         let at = round * 24;
@@ -133,7 +133,7 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
     ]
 }
 
-/// Small worlds, alike but for how they group what they write.
+/// Returns small worlds that differ only in the grouping of writes.
 pub fn setups(mode: Mode) -> Vec<Setup> {
     let setup = Setup {
         mode,
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Performs a script, with no more requests at a time than the setup says.
+    /// Performs a script, with at most the setup's number of concurrent requests.
     pub fn perform_script(&mut self, script: &[Action], at_transfer: AtTransfer) -> Outcome<()> {
         for &action in script {
             self.act(action, at_transfer)?;

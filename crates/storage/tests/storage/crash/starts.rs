@@ -1,5 +1,5 @@
-//! Starts, orderly ends and what is done to the devices between them: starts that are interrupted, flashes that are
-//! older, swapped, empty, damaged or detached, backends that were changed.
+//! Starts, clean shutdowns, and changes of the devices between them: interrupted starts; outdated, swapped, empty,
+//! damaged or detached flash; changed backends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,7 +85,7 @@ fn end(mut world: World, random: &mut Random) -> Outcome<Ended> {
     }
 }
 
-/// What a server left behind.
+/// The state that a server left behind.
 struct Ended {
     devices: Devices,
     model: Model,
@@ -94,8 +94,7 @@ struct Ended {
     dirty: Option<u64>,
 }
 
-/// What an operator, a disk or the power may do to the devices of a server that has ended, and what the next start
-/// makes of it.
+/// Changes the devices of a stopped server as an operator, a disk or a power failure could, and checks the next start.
 fn between(setup: &Setup, ended: Ended, older: &Devices, random: &mut Random, points: &AtomicU64) -> Outcome<World> {
     let Ended { devices, model, in_order, dirty } = ended;
     let holds_dirty = devices.record.get().is_some_and(|record| record.may_be_dirty);
@@ -184,7 +183,7 @@ fn lives(setup: Setup, seed: u64, points: &AtomicU64) -> Outcome<()> {
 
 #[test]
 fn starts_and_ends_lose_nothing_and_take_no_flash_for_another() {
-    // A tenth of what is asked for.
+    // A tenth of the requested number.
     let budget = Budget::new("FLASHWISE_CRASH_POINTS", 5_000..20_000, 3.0);
     let points = AtomicU64::new(0);
     let mut seed = setting("FLASHWISE_SEED", 1);
@@ -195,8 +194,8 @@ fn starts_and_ends_lose_nothing_and_take_no_flash_for_another() {
     println!("{} starts, up to seed {seed}", points.into_inner());
 }
 
-/// What was flushed before an orderly end, or before a while without writes, is an error or listed if it is damaged,
-/// and never older.
+/// Damages data that was flushed before a clean shutdown or an idle time. A read of it fails, or it is listed; it is
+/// never older.
 fn damaged_end(setup: Setup, seed: u64, in_order: bool, found: &mut [u32; 3]) -> Outcome<()> {
     let described = format!("seed {seed}, {setup:?}");
     let random = &mut Random(!seed);

@@ -36,7 +36,7 @@ enum Bug {
     SkipBackendFlushes,
     /// Flushes are answered at once.
     AnswerFlushesAtOnce,
-    /// What is programmed does not say which start of the cache it is of: what was torn passes for durable later.
+    /// Written pages do not name their start of the cache, so torn pages count as durable later.
     SameRun,
 }
 
@@ -49,7 +49,7 @@ const BUGS: [Bug; 6] = [
     Bug::SameRun,
 ];
 
-/// What a world is made of.
+/// The setup of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub geometry: Geometry,

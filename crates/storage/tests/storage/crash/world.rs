@@ -100,11 +100,11 @@ struct InFlight {
     stalled: bool,
 }
 
-/// What outlives a server.
+/// The state that survives a server.
 pub struct Devices {
     /// By number: flash and backend.
     pub disks: [FakeDisk; 2],
-    /// What the backend knows of its cache.
+    /// The backend's record of its cache.
     pub record: FakeRecord,
 }
 
@@ -156,7 +156,7 @@ pub struct World<S: Cached = Setup> {
     in_flight: Vec<InFlight>,
     output: Output,
     pub now_us: u64,
-    /// What the I/O filter says of the client of the requests that come.
+    /// The decision of the I/O filter about the client.
     pub caching: Caching,
     pub operations: u64,
     /// Transfers so far, by disk and kind.
@@ -325,7 +325,7 @@ impl<S: Cached> World<S> {
 
     fn check(&self) -> Outcome<()> {
         let refusals = self.disks[FLASH].refusals();
-        // Where transfers fail that took place, what is written again is refused.
+        // If completed transfers report an error, their repetition is refused.
         if refusals > 0 && self.setup.faults().is_empty() {
             return Err(format!("a zoned device refuses {refusals} operations"));
         }
@@ -401,7 +401,7 @@ impl<S: Cached> World<S> {
     pub fn crashed(&self, random: &mut Random) -> Outcome<World<S>> {
         let killed = random.chance(7);
         let (devices, model) = self.devices_after_crash(killed, random);
-        // What it writes is not what this one will write.
+        // Its writes differ from those of the other world.
         let next_tag = random.next() >> 16;
         let mut world = World::open(self.setup.clone(), devices, model, Random(random.next()), next_tag)?;
         world.killed = killed;

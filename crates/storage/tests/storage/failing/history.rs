@@ -1,4 +1,4 @@
-//! What happened in a world, for whoever looks for the cause of a violation.
+//! The events of a world, to find the cause of a violation.
 
 use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHasher;
 
-/// What happened to whose blocks, in order: printed with a violation.
+/// The events by block, in order; printed with a violation.
 #[derive(Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Event>>>);
 

@@ -1,8 +1,8 @@
-//! Volumes and pools on devices that fail for a while, as their clients see them: each read is legal, every request is
-//! answered, and once the devices work again all answered data is there, also after a restart.
+//! Volumes and pools on devices with temporary failures, as their clients see them. Each read is legal and every
+//! request is answered. Once the devices work again, all acknowledged data is present, also after a restart.
 //!
 //! A seed decides the requests, the failures, the time of each transfer, and the order of threads. The real volume and
-//! pool run, with their threads, in virtual time, so that the same seed gives the same run.
+//! pool run with their threads, in virtual time, so a seed always gives the same run.
 
 mod disk;
 mod history;

@@ -28,7 +28,7 @@ use crate::crash::clients::{Clients, Outcome, random_range};
 use crate::crash::model::{Content, Model, SECTORS, decode};
 use crate::pool::live::new;
 
-/// What is on the devices.
+/// The contents of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Log,
@@ -80,8 +80,8 @@ struct Guest {
     clients: Clients,
     /// Its size.
     blocks: usize,
-    /// Blocks that changes under way are about. Changes of the same block at the same time may take effect in any
-    /// order, so that the model could not tell what is right.
+    /// Blocks of changes in progress. Concurrent changes of a block may take effect in any order, so the model avoids
+    /// them.
     changing: Arc<Mutex<Vec<Range<usize>>>>,
 }
 
@@ -96,7 +96,7 @@ pub struct World {
     served: Option<Served>,
     guests: Vec<Guest>,
     depth: usize,
-    /// Whether a detach is under way.
+    /// True while a detach is in progress.
     detaching: Arc<AtomicBool>,
     history: History,
 }
@@ -242,7 +242,7 @@ impl World {
             14 if !self.detaching.load(Ordering::SeqCst) && self.config.flash_disk.is_some() => self.detach(),
             15 => {
                 self.heal()?;
-                // What only memory has, or the flash takes no more, would be gone.
+                // Data that is only in memory, or that the flash rejects, would be lost.
                 let status = self.served().volume().status();
                 if status.unwritten_blocks == 0 && status.state != VolumeState::FlashFailed {
                     self.restart()?;
@@ -465,8 +465,8 @@ impl World {
         self.export(at).submit(request, Box::new(noted));
     }
 
-    /// Does what an operator does where a flash has failed that holds data: it works again, and is detached. Where the
-    /// log was planned around once more, only a start finds all of it, and the refusal says so.
+    /// Acts as an operator after a failure of a dirty flash: repairs it and detaches it. If the log skipped pages
+    /// twice, only a start finds all of it, and the error says that.
     fn leave_failed_flash(&mut self) -> Outcome<()> {
         let volume = self.served().volume().clone();
         if volume.status().state != VolumeState::FlashFailed {
@@ -558,8 +558,8 @@ impl World {
         self.check()
     }
 
-    /// Once all is well, the status says so: no fault but that of a flash that was given up, no lost block, and no
-    /// space without an owner.
+    /// Checks the status when all devices work. It shows no fault except a removed flash, no lost block, and no space
+    /// without an owner.
     fn verify_status(&self) -> Outcome<()> {
         let started = time::now();
         loop {

@@ -10,7 +10,7 @@ fn on_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable, Arc<V
     (setting, flash, volume)
 }
 
-/// What it is made of, before there is a backend.
+/// Creates the flash, before there is a backend.
 fn with_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable) {
     let mut setting = Setting::new();
     let flash = Breakable::new(setting.directory.path(), error);
@@ -53,7 +53,7 @@ fn a_flash_that_dies_with_its_first_write_takes_nothing_with_it() {
     }
 }
 
-/// What was flushed can still be read, and what was not is in memory.
+/// Flushed data stays readable, and other acknowledged data is in memory.
 #[test]
 fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answered() {
     for layout in [Layout::Log, Layout::Wlfc] {
@@ -66,12 +66,12 @@ fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answere
         newer
             .clone()
             .for_each(|block| drop(ask(&volume, Operation::Write, block * BLOCK, BLOCK, NEWER.to_vec()).unwrap()));
-        // With buckets, what is on those that failed moves, and nothing may be on the flash alone before that is known
-        // to have failed.
+        // Layout wlfc moves the blocks of failed buckets. Until it knows of the failure, no block may be only on the
+        // flash.
         if volume.flush().is_err() {
             await_state(&volume, VolumeState::FlashFailed);
             assert_eq!(write(&volume, 200), Err(Error::Io));
-            // What could not be written is read from memory.
+            // Blocks that could not be written are read from memory.
             newer.clone().for_each(|block| assert!(read(&volume, block) == Ok(NEWER.to_vec()), "{layout:?}: {block}"));
             assert_eq!(volume.detach().unwrap_or_else(|error| panic!("{layout:?}: {error}")), 0, "{layout:?}");
         } else {
@@ -119,8 +119,8 @@ fn a_flash_that_could_not_be_detached_counts_at_the_next_start() {
     }
 }
 
-/// What was answered, written to the flash and not flushed went with it. Nobody is told that it is durable, until it is
-/// written anew.
+/// Acknowledged data that was on the flash without a flush is lost with it. No flush succeeds until new data is written
+/// there.
 #[test]
 fn what_a_dead_flash_takes_with_it_is_an_error_until_it_is_written_anew() {
     let (_setting, flash, volume) = on_breakable_flash(Layout::Log, "error-rate=100%");

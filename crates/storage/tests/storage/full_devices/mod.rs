@@ -1,4 +1,4 @@
-//! Backends and flash that run out of space or fail: what clients are told, and what becomes of what they wrote. Needs
+//! Backends and flash that run out of space or fail: the errors that clients see, and the state of their data. Needs
 //! root, for tmpfs and loop devices.
 
 mod broken_flash;
@@ -21,7 +21,7 @@ use flashwise_testing::waiting::wait_until;
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// A directory for a backend and flash, either of which may lie on a tmpfs with little room.
+/// A directory for a backend and a flash; either can be on a small tmpfs.
 struct Setting {
     /// Unmounted before the directory goes.
     mounts: Vec<Mount>,
@@ -145,8 +145,8 @@ fn what_does_not_fit_on_the_backend_stays_on_flash_until_there_is_room() {
 
 const NEWER: [u8; BLOCK as usize] = [7; BLOCK as usize];
 
-/// A volume whose flash failed on what reads brought in. It holds the first `durable` blocks durably; 120 blocks are
-/// [`NEWER`] in memory alone, 20 of these among the former.
+/// Creates a volume whose flash failed while it cached reads. The first `durable` blocks are durable. Another 120
+/// blocks are [`NEWER`] and only in memory; 20 of these are among the durable ones.
 fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
     setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 2);
     let volume = setting.open();
@@ -162,7 +162,7 @@ fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
     volume
 }
 
-/// The flash has no room for all of what is written through, or read: nothing is only there.
+/// The flash has no space for blocks read or written through, so it never has the only copy of a block.
 #[test]
 fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
     for (mode, reads) in
@@ -190,7 +190,7 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
         volume.flush().unwrap();
         volume.close().unwrap();
         drop(volume);
-        // What the flash still holds is out of date, which the backend knows.
+        // The flash has old data, and the backend's record shows that.
         setting.enlarge("flash");
         let (volume, opened) =
             Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
@@ -220,8 +220,8 @@ fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
     assert!(read(&volume, 5_000) == Ok(content(5_000)));
 }
 
-/// What the flash holds is not given up before it is on the backend, and what memory holds not written before the flash
-/// is given up: at the next start the flash would be taken for the newest.
+/// The contents of the flash are written back before it is removed, and those of memory only afterwards. Otherwise the
+/// next start would accept the flash as current.
 #[test]
 fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_from_then_on() {
     // The backend has room for 256 blocks.
@@ -248,7 +248,7 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
         for block in 0..durable - 20 {
             assert!(read(&volume, block) == Ok(content(block)), "{durable} blocks: block {block}");
         }
-        // What was only in memory went with the process, but for what the backend had room for.
+        // Data that was only in memory is lost with the process, unless the backend had space for it.
         for block in durable - 20..durable {
             let expected = if counts { content(block) } else { NEWER.to_vec() };
             assert!(read(&volume, block) == Ok(expected), "{durable} blocks: block {block}");
@@ -256,8 +256,8 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
     }
 }
 
-/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it
-/// is still there for a start that comes after. Detaching saves what could not be written too.
+/// The flash fails while a block replaces one that is durable there, and other blocks are in memory. A later start
+/// finds the last flushed contents. A detach also saves the blocks that could not be written.
 #[test]
 fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
     for detaches in [false, true] {
@@ -301,8 +301,7 @@ fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
     }
 }
 
-/// A device that fails some of what is asked of it while `broken` exists: nbdkit with its error filter, as a loop
-/// device.
+/// A device that fails some operations while the file `broken` exists: nbdkit with its error filter, as a loop device.
 struct Breakable {
     device: Device,
     _nbdkit: Nbdkit,

@@ -1,5 +1,5 @@
-//! Requests of any bytes while both devices fail for a while: what was flushed is read, whatever failed before or
-//! since.
+//! Requests of any number of bytes while both devices fail temporarily: flushed data stays readable through all
+//! failures.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use super::world::{ANYWHERE, Answer, World, bytes_of};
 /// Eight buckets of the backend, and a part of one.
 const SECTORS: u64 = 124 * BLOCK_BYTES as u64 / SECTOR;
 
-/// What fails from now on, of what may fail for a while.
+/// Starts one of the possible temporary failures.
 fn fail_something(world: &mut World, random: &mut Random) {
     let place = match random.below(3) {
         0 => ANYWHERE,
@@ -49,7 +49,7 @@ struct Pending {
     answer: Arc<Mutex<Option<Answer>>>,
 }
 
-/// Tells the model what has ended since. What a flush says counts before what ended in the same moment.
+/// Passes completed requests to the model. The result of a flush counts before other results of the same moment.
 fn take_answers(under_way: &mut Vec<Pending>, model: &mut Model, counts: &mut [u32; 3]) -> Result<(), String> {
     let mut ended = Vec::new();
     for pending in std::mem::take(under_way) {
@@ -71,8 +71,7 @@ fn take_answers(under_way: &mut Vec<Pending>, model: &mut Model, counts: &mut [u
             }
             Asked::Read { number } => model.end_read(number, answer.ok().as_deref())?,
             Asked::Change { began, sectors } => {
-                // What is trimmed may be as it was, and what was answered before a flush that fails may be gone with
-                // it.
+                // A trim may have no effect. A failed flush may lose earlier acknowledged writes.
                 let certain = answer.is_ok() && operation != Operation::Trim;
                 model.end_change(began, &sectors, certain && (durable || !(a_flush_fails && model.loses)), durable);
             }
@@ -81,7 +80,7 @@ fn take_answers(under_way: &mut Vec<Pending>, model: &mut Model, counts: &mut [u
     Ok(())
 }
 
-/// Asks for a flush alone: whether it succeeds.
+/// Requests a flush without other requests; returns true if it succeeds.
 fn flush(world: &mut World, model: &mut Model) -> Result<bool, String> {
     let Asked::Flush { then, failed } = model.begin_flush() else { unreachable!("it is one") };
     let flushed = world.ask(Operation::Flush, 0, &[]).is_ok();
@@ -106,7 +105,7 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
     world.loses = loses;
     let most_failed = if random.below(3) == 0 { 1 + random.below(4) } else { 0 };
     let mut model = Model::new(SECTORS, loses);
-    // Whether requests under way are about the same blocks.
+    // Decides if concurrent requests use the same blocks.
     let meets = random.below(2) == 0;
     let (mut second, mut number, mut failed_buckets, mut starts) = (0, 0, 0, 1);
     let mut counts = [0; 3];
@@ -149,7 +148,7 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
                 world.die(starts, is_cut.then_some(&mut *random)).map_err(|error| error.to_string())?;
             }
         }
-        // Some requests at a time.
+        // Several concurrent requests.
         let mut under_way: Vec<Pending> = Vec::new();
         for _ in 0..1 + random.below(4) {
             number += 1;
@@ -207,7 +206,7 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
         }
         world.engine.cache().check();
     }
-    // In the end all works again but for the buckets that are worn.
+    // In the end everything works again, except worn buckets.
     world.failing.retain(|(disk, ..)| *disk == FLASH && !dies);
     if world.engine.cache().is_frozen() {
         model.died(false);
@@ -253,10 +252,9 @@ fn run_in(world: &mut World, loses: bool, dies: bool, random: &mut Random) -> Re
 fn run_all(dies: bool) {
     let first = setting("FLASHWISE_SEED", 1);
     let (mut counts, mut wrong) = ([0; 3], Vec::new());
-    // In the first of the last, what was written came before what a change was that was made again, in the next what
-    // was written with FUA; in the third, a copy said that the backend had a block which a failed flush of that took;
-    // in the fourth, a trim that came to nothing took what waited in memory. In the last a write did, before a read
-    // that had come before it.
+    // Regressions. 1: A repeated change was older than the data it replaced. 2: The same for data written with FUA. 3:
+    // A record said that the backend had a block that its failed flush had lost. 4: A trim without effect removed data
+    // from memory. 5: A write did that, before an earlier read.
     for seed in (first..first + setting("FLASHWISE_SEEDS", 60)).chain([1247, 2477, 22457, 47642, 83965]) {
         match run(seed, dies) {
             Ok(found) => counts = std::array::from_fn(|at| counts[at] + found[at]),

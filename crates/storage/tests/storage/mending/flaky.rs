@@ -153,8 +153,8 @@ fn a_volume_goes_on_while_its_backend_cannot_be_written() {
     }
 }
 
-/// What could not be written to the backend is tried again a few buckets at a time. Detaching waits for all of them, as
-/// long as some are written.
+/// Blocks that the backend rejected are retried, a few buckets per attempt. A detach waits for all of them, as long as
+/// some succeed.
 #[test]
 fn a_volume_is_detached_once_its_backend_can_be_written_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -171,8 +171,8 @@ fn a_volume_is_detached_once_its_backend_can_be_written_again() {
     blocks.for_each(|at| assert_eq!(content[at as usize * BLOCK_BYTES..][..BLOCK_BYTES], block(at as u8)));
 }
 
-/// A log whose flash is full of what the backend does not take: what was answered is there, and nothing more is once it
-/// is known to refuse.
+/// The flash is full of dirty blocks that the backend rejects. Acknowledged data stays. Once the failure is known, new
+/// writes fail.
 #[test]
 fn a_log_answers_no_write_that_has_no_place_left() {
     let directory = tempfile::tempdir().unwrap();
@@ -199,8 +199,8 @@ fn a_log_answers_no_write_that_has_no_place_left() {
     answered.iter().for_each(|&at| assert_eq!(content[at as usize * BLOCK_BYTES..][..BLOCK_BYTES], block(at as u8)));
 }
 
-/// Blocks that are dirty on flash are written through while the backend fails: the client hears of it, what it wrote
-/// before or then is there, and comes to the backend once that works.
+/// Dirty blocks on flash are written through while the backend fails. The client gets errors. Its data, old and new,
+/// stays on the flash and reaches the backend later.
 #[test]
 fn what_cannot_be_written_through_leaves_what_the_flash_has() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,9 +236,8 @@ fn what_cannot_be_written_through_leaves_what_the_flash_has() {
     (0..40).for_each(|at| assert_eq!(content[at * BLOCK_BYTES], found[at], "block {at}"));
 }
 
-/// A flush of the backend fails and what it was to make durable is gone, while a request of many blocks is written
-/// through over dirty ones, in more than one segment: what the flash says of them is not clean, whatever a later flush
-/// says.
+/// A flush of the backend fails and loses its data. Meanwhile a large request is written through over dirty blocks, in
+/// several segments. The flash must not mark these blocks as clean, even after a later flush succeeds.
 #[test]
 fn what_a_failed_flush_was_to_make_durable_is_not_called_clean() {
     let directory = tempfile::tempdir().unwrap();
@@ -266,7 +265,7 @@ fn what_a_failed_flush_was_to_make_durable_is_not_called_clean() {
     let flushed = ask(&volume, Operation::Flush, 0, Vec::new());
     backend.fails_flushes.store(false, Ordering::SeqCst);
     flushed.expect_err("the backend cannot be flushed");
-    // What was not durable is gone.
+    // Data that was not durable is lost.
     backend.disk.write_at(&before, 0).unwrap();
     wait_until("it is flushed", || ask(&volume, Operation::Flush, 0, Vec::new()).is_ok());
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
@@ -275,8 +274,8 @@ fn what_a_failed_flush_was_to_make_durable_is_not_called_clean() {
     assert!(old.is_empty(), "blocks {old:?} are neither");
 }
 
-/// What has no place and waits in memory is durable to nobody: every flush fails until it has one. A server that dies
-/// before leaves what was flushed, and a write that fails takes nothing with it.
+/// Data that waits in memory for space is not durable, so every flush fails. If the server dies, the flushed data
+/// stays. A failed write loses no other data.
 #[test]
 fn no_flush_is_answered_while_something_waits_in_memory() {
     for heals in [true, false] {
@@ -338,8 +337,8 @@ fn change(volume: &Volume, offset: u64, data: Vec<u8>, force_unit_access: bool) 
     receiver.recv().unwrap()
 }
 
-/// A volume of which a write past the flash was answered, and then a flush of the backend failed that only a write has
-/// heard of which had to be durable at once.
+/// Creates a volume with an acknowledged write that bypassed the flash. The next flush of the backend failed; so far,
+/// only a write with FUA has reported that.
 fn with_a_flush_that_failed(buckets: bool, directory: &tempfile::TempDir) -> Arc<Volume> {
     let backend = Flaky::new(false);
     let volume = backend.volume(if buckets { small_buckets(directory) } else { small_log(directory) });
@@ -355,7 +354,7 @@ fn long(fill: u8) -> Vec<u8> {
     vec![fill; MIB as usize / 2]
 }
 
-/// What was answered may be gone: the next flush tells of it, and no other.
+/// Acknowledged data may be lost: exactly one flush reports that.
 fn check_that_one_flush_tells(volume: &Volume, buckets: bool) {
     let flush = || ask(volume, Operation::Flush, 0, Vec::new());
     flush().expect_err("what was answered may be gone");
@@ -393,8 +392,8 @@ fn a_client_hears_of_what_an_operators_flush_was_told_before() {
     }
 }
 
-/// Blocks are changed in part while the rest of them cannot be read: what was to be written never came, and a bucket of
-/// a zone has a header alone.
+/// Parts of blocks are changed while the rest of these blocks cannot be read. So no data is written, and a bucket of a
+/// zone has only a header.
 #[test]
 fn a_zone_of_which_nothing_counts_after_an_orderly_end_is_no_damage() {
     let directory = tempfile::tempdir().unwrap();

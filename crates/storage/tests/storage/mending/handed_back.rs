@@ -7,8 +7,8 @@ use flashwise_storage::export::{Error, Operation};
 
 use super::world::{ANYWHERE, World};
 
-/// A write fails with the flash while a read of it is still under way, and the volume decides just then that such
-/// writes are answered: this one is among those that the decision is about, and nothing is handed back after it.
+/// A write fails with the flash while a read of its block is in progress. At that moment the volume decides to answer
+/// such writes. The decision covers this write, and nothing is returned to the volume later.
 #[test]
 fn a_write_that_waits_to_be_handed_back_is_answered_by_the_decision_about_it() {
     let mut world = World::new();
@@ -35,7 +35,7 @@ fn a_write_that_waits_to_be_handed_back_is_answered_by_the_decision_about_it() {
     world.perform();
     assert_eq!(*read.lock().unwrap(), Some(Ok(old.to_vec())));
     assert_eq!(*write.lock().unwrap(), Some(Err(Error::Io)));
-    // Those that come later are answered at once, whatever runs.
+    // Later writes are answered at once.
     let read = world.begin(Operation::Read, 3, &[]);
     let late = world.begin(Operation::Write, 9, &new);
     assert_eq!(*late.lock().unwrap(), Some(Err(Error::Io)));

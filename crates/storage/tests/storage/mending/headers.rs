@@ -1,4 +1,4 @@
-//! Headers that are damaged or lost: what is known of them elsewhere.
+//! Damaged or missing headers, and other evidence of them.
 
 use flashwise_core::format::{BLOCK_BYTES, Resets, Superblock};
 use flashwise_core::wlfc::header::reset_mark;
@@ -13,8 +13,8 @@ use flashwise_storage::wlfc::start;
 use crate::mending::block;
 use crate::mending::world::{GEOMETRY, World, bytes_of};
 
-/// The last header of a bucket is zeroes. What was programmed next, elsewhere, says that it was there; that it was
-/// durable is what the one after says.
+/// The last header of a bucket is zeroed. The next header elsewhere shows that it existed, and the one after that shows
+/// that it was durable.
 #[test]
 fn a_lost_last_header_is_refused_once_another_says_that_it_was_there() {
     for (flushed, next) in [(true, true), (true, false), (false, true)] {
@@ -40,8 +40,8 @@ fn a_lost_last_header_is_refused_once_another_says_that_it_was_there() {
     }
 }
 
-/// The last header of a bucket has no header behind it: what others say of its run, or the superblock after a pause,
-/// tells one that is damaged from one that was never written.
+/// The last header of a bucket has no successor. Other headers of its run, or the superblock after a pause, distinguish
+/// a damaged header from one that was never written.
 #[test]
 fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
     for (elsewhere, pause) in [(true, false), (false, true), (false, false)] {
@@ -72,8 +72,8 @@ fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
     }
 }
 
-/// The superblock says where the last header is that was durable, after a pause and at an orderly end, of the runs
-/// before too; and what is neither a header nor the mark of a reset was one.
+/// The superblock names the last durable header after a pause and after a clean shutdown, also for earlier runs. A page
+/// without a header and without the mark of a reset is a lost header.
 #[test]
 fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_follows_it() {
     for (lost, fill) in [(5, 0), (5, 0xA5), (6, 0), (6, 0xA5)] {
@@ -131,8 +131,8 @@ fn a_bucket_with_older_content_is_named_after_a_pause() {
     assert!(error.contains("bucket 0 has changed"), "{error}");
 }
 
-/// What is between the headers and behind them may be anything: of a cache of before version 7, zeroes of a reset too,
-/// and behind the first sector of one of version 7.
+/// Pages between and after headers may hold anything. Caches before version 7 also have zeroes of resets there. Caches
+/// of version 7 may have anything after the first sector of a page.
 #[test]
 fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_on() {
     for before in [Resets::Unmarked, Resets::FirstSector] {
@@ -168,8 +168,8 @@ fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_o
     }
 }
 
-/// A process that dies right after a flush has noted nothing: the next start does. So data that is damaged later is an
-/// error, and not taken for what a power failure tore, which would bring back what was there before.
+/// A process dies right after a flush, before it has noted the durable end. The next start notes it. So later damage is
+/// an error, and does not pass for a torn write, which would restore old data.
 #[test]
 fn what_a_start_found_is_durable_from_then_on() {
     let mut world = World::new();
@@ -188,12 +188,12 @@ fn what_a_start_found_is_durable_from_then_on() {
         let held = start::scan(flash, &next, 1, &|_, _| ()).unwrap();
         assert_eq!(held.blocks(), (found, found));
     }
-    // What did not come whole is not, nor what came after it.
+    // An incomplete write is not, and neither are later ones.
     let held = start::scan(flash, &superblock, 1, &|_, _| ()).unwrap();
     assert_eq!(held.ends, []);
 }
 
-/// What was programmed later to the same bucket, in another run, says that the pages before it were durable.
+/// A later header of the same bucket, from another run, shows that the pages before it were durable.
 #[test]
 fn later_headers_of_a_bucket_vouch_for_what_is_before_them() {
     let mut world = World::new();

@@ -46,7 +46,7 @@ fn a_log_that_cannot_be_read_fails_alone_until_it_is_written_anew() {
     assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
     assert_eq!(world.engine.lost_blocks(), [3]);
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
-    // The copy that these reads have left has no content for it, and says so.
+    // The copy that these reads waited for has no content, and reports that.
     assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
     assert_eq!(world.engine.stopped(), None);
     world.ask(Operation::Write, 3, &block(7)).unwrap();
@@ -58,8 +58,8 @@ fn a_log_that_cannot_be_read_fails_alone_until_it_is_written_anew() {
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
 }
 
-/// The flash cannot be flushed any more: what is on it is read, and written back. No flush succeeds: what it has may
-/// not be durable.
+/// Flushes of the flash fail for good. Its blocks are read and written back. No flush succeeds, because they may not be
+/// durable.
 #[test]
 fn a_flash_that_cannot_be_flushed_is_read_and_not_written() {
     let mut world = World::new();
@@ -169,8 +169,8 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill))));
 }
 
-/// A write that spans two buckets of the backend, of which the first one's logs are full and cannot be written back:
-/// there is room for it all the same.
+/// A write spans two buckets of the backend. The logs of the first are full and cannot be written back. The write finds
+/// space anyway.
 #[test]
 fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
     for full in 1..12 {
@@ -186,9 +186,8 @@ fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
     }
 }
 
-/// Writes are answered before the backend is found to refuse what they need the room of. They wait in memory while it
-/// does, and nobody is told that they are durable; once it takes what it has to, they find a place, but where a client
-/// was later.
+/// Writes are acknowledged before the backend rejects blocks that would make room for them. They wait in memory, and no
+/// flush succeeds. Once the backend works, they are written, except where a client has written newer data.
 #[test]
 fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
     let mut world = World::before(300);
@@ -231,7 +230,7 @@ fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
             assert!(world.ask(Operation::Read, at, &[]) == Ok(expected), "{at}");
         }
     };
-    // What waits is read from memory.
+    // Waiting data is read from memory.
     check(&mut world, &newest);
     world.failing.clear();
     // One of them is written anew before that.
@@ -278,7 +277,7 @@ fn a_backend_that_cannot_be_flushed_keeps_nobody_from_reading() {
     newest.iter().for_each(|(&at, &fill)| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(fill)), "{at}"));
 }
 
-/// A bucket that cannot be written any more is left, and not used again; what is on it moves.
+/// A bucket that cannot be written is not used again; its blocks move.
 #[test]
 fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
     let mut world = World::new();
@@ -298,8 +297,8 @@ fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
     assert_eq!(world.engine.failed_units(), [1]);
 }
 
-/// A bucket of logs that can neither be read nor written: its blocks are lost, and listed, also after a start, until
-/// they are written anew.
+/// A bucket of logs can neither be read nor written. Its blocks are lost and listed, also after a start, until new data
+/// is written there.
 #[test]
 fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
     let mut world = World::new();
@@ -310,7 +309,7 @@ fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
     world.failing =
         [DiskOperation::Write, DiskOperation::Read].map(|operation| (FLASH, operation, bytes_of(0))).to_vec();
     world.ask(Operation::Write, 5, &block(8)).unwrap();
-    // What cannot be read cannot be read by a scan of this test either: it is gone.
+    // This test's scan cannot read the bucket either, so its blocks are lost.
     let gone = vec![0xEE; (bytes_of(0).end - bytes_of(0).start) as usize];
     world.disks[FLASH].write_at(&gone, bytes_of(0).start).unwrap();
     let check = |world: &mut World| {
@@ -326,7 +325,7 @@ fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
     let mut world = world.reopened(2);
     assert_eq!(world.engine.lost_blocks(), [3, 4], "before anyone reads them");
     check(&mut world);
-    // What is not written back is not for the backend's sake, also once the cache was found anew.
+    // Only blocks that cannot be read are not written back, also after a recovery.
     world.engine.destage_all(0);
     world.settle();
     assert_eq!((world.engine.cache().failing().len(), world.engine.lossy()), (1, 1));
@@ -350,9 +349,9 @@ impl Random {
     }
 }
 
-/// Buckets fail for good, blocks of the backend for a while: a block reads as it was written last, or as a write that
-/// failed since, also after starts. Of ten buckets up to eight fail, so that in some of the worlds too few are left to
-/// write to. `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
+/// Buckets fail for good, and blocks of the backend temporarily. A block reads as its last write, or as a write that
+/// failed since, also after starts. Up to eight of ten buckets fail, so some worlds have too few to write to.
+/// `FLASHWISE_SEEDS` sets the number of worlds, and `FLASHWISE_SEED` the first.
 #[test]
 fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
     let first = setting("FLASHWISE_SEED", 1);
@@ -361,7 +360,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
         let mut random = Random(seed);
         let most_failed = random.below(9) as usize;
         let mut world = World::new();
-        // What a block may be: the newest that was acknowledged comes first.
+        // The legal contents of each block; the newest acknowledged one comes first.
         let mut may_be: Vec<Vec<u8>> = vec![vec![0]; BLOCKS];
         // All that was ever written, for what was answered and could not be written.
         let mut ever: Vec<Vec<u8>> = may_be.clone();
@@ -389,7 +388,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                     world.tick(second);
                 }
                 9 if world.failing.iter().all(|(disk, ..)| *disk == FLASH) => {
-                    // What is lost is written anew, if the flash takes it.
+                    // Lost blocks are overwritten, if the flash accepts them.
                     world.tick(second);
                     for block in world.engine.not_durable_blocks() {
                         lost += 1;
@@ -399,15 +398,15 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                             may_be[block as usize].clone_from(&ever[block as usize]);
                         }
                     }
-                    // The backend works: what had stopped goes on within seconds, and the first flush may tell of one
-                    // that failed before.
+                    // The backend works. Stopped work continues within seconds, and the first flush may report an
+                    // earlier failure.
                     let flushed = (0..4).any(|_| {
                         second += 1;
                         world.tick(second);
                         world.ask(Operation::Flush, 0, &[]).is_ok()
                     });
                     assert!(flushed || !world.engine.not_durable_blocks().is_empty(), "seed {seed}, {number}");
-                    // What was lost since a flush is as it was at any time before.
+                    // Blocks lost since a flush may have any earlier contents.
                     for block in world.engine.not_durable_blocks() {
                         may_be[block as usize].clone_from(&ever[block as usize]);
                     }

@@ -1,11 +1,11 @@
-//! What a volume may hold while requests are under way together and devices fail.
+//! A model of the legal contents of a volume, for concurrent requests and failing devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub const SECTOR: u64 = 512;
 
-/// What a change makes of a sector.
+/// The effect of a change on a sector.
 #[derive(Clone, Copy)]
 struct Value {
     /// The number of a write, or 0 for none.
@@ -14,10 +14,10 @@ struct Value {
     ended: u64,
 }
 
-/// What a sector may be, by when the changes began that it is of.
+/// The possible contents of a sector, by the begin of the change that wrote them.
 type Values = BTreeMap<u64, Value>;
 
-/// What is asked, from when it began on.
+/// A request in progress, with the state when it began.
 pub enum Asked {
     Change {
         began: u64,
@@ -28,7 +28,7 @@ pub enum Asked {
         number: usize,
     },
     Flush {
-        /// What there might be when it began.
+        /// The possible contents when it began.
         then: Vec<BTreeSet<u64>>,
         /// How many flushes had failed.
         failed: u32,
@@ -38,10 +38,10 @@ pub enum Asked {
 /// A read that is under way: its sectors, and what it may find of each.
 type Read = (Range<u64>, Vec<BTreeSet<u32>>);
 
-/// What each sector may be.
+/// The possible contents of each sector.
 pub struct Model {
     live: Vec<Values>,
-    /// What it may be once a flush that failed has lost something, or the power.
+    /// The possible contents after a failed flush or a power failure.
     durable: Vec<Values>,
     now: u64,
     /// Reads under way.
@@ -162,7 +162,7 @@ impl Model {
             }
             return Ok(());
         }
-        // Of two that were under way together, one may have told of what the other was for too.
+        // Of two concurrent flushes, one may report the failure of the other.
         if self.loses && failed < self.failed_flushes {
             return Ok(());
         }
@@ -176,8 +176,8 @@ impl Model {
         Ok(())
     }
 
-    /// The process died. What was not flushed is gone in part where the power failed, and may be where nobody was told
-    /// of a flush that failed.
+    /// The process died. A power failure loses part of the unflushed data. Without one, data is lost only if a failed
+    /// flush was not reported yet.
     pub fn died(&mut self, is_cut: bool) {
         self.owed = false;
         for (live, durable) in self.live.iter_mut().zip(&self.durable) {

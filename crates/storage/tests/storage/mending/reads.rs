@@ -14,7 +14,7 @@ const BYTES: u64 = BLOCK_BYTES as u64;
 const FLASH_READS: Failing = (FLASH, DiskOperation::Read, ANYWHERE);
 const BACKEND_READS: Failing = (BACKEND, DiskOperation::Read, ANYWHERE);
 
-/// A backend of which each block has a content of its own.
+/// Creates a world whose backend has different content in each block.
 fn world() -> World {
     let world = World::new();
     (0..BLOCKS).for_each(|at| world.disks[BACKEND].write_at(&block(100 + at as u8), at as u64 * BYTES).unwrap());
@@ -27,8 +27,7 @@ fn is_as_before(world: &mut World, blocks: impl IntoIterator<Item = usize>) {
     }
 }
 
-/// Neighbours of what was written are in the backend alone, wherever a copy of them was to be made while that could not
-/// be read.
+/// Neighbours of written blocks stay on the backend if they cannot be copied while it is unreadable.
 #[test]
 fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     let mut world = world();
@@ -54,8 +53,8 @@ fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     assert_eq!((backend[0], backend[BLOCK_BYTES]), (1, 101));
 }
 
-/// A backend that cannot be read is asked for what clients want, and no more: no copies are planned of what will not
-/// come, which would wear the flash and take the place of what is there.
+/// While the backend is unreadable, only reads of clients are tried. Planning copies would wear the flash and displace
+/// cached blocks.
 #[test]
 fn a_backend_that_cannot_be_read_fills_no_bucket() {
     let mut world = world();
@@ -77,7 +76,7 @@ fn a_backend_that_cannot_be_read_fills_no_bucket() {
     assert_eq!(world.transfers[BACKEND], before[BACKEND]);
 }
 
-/// What changes a part of a block whose rest cannot be read is an error, and changes nothing.
+/// A partial write of an unreadable block fails, and changes nothing.
 #[test]
 fn a_part_of_a_block_that_cannot_be_read_is_not_changed() {
     let mut world = world();
@@ -105,8 +104,8 @@ fn a_part_of_a_block_that_cannot_be_read_is_not_changed() {
     assert_eq!((world.ask(Operation::Read, 50, &[]), world.engine.lost_blocks()), (Ok(block(0)), vec![]));
 }
 
-/// A flash that cannot be read for a while, while buckets have to leave: no unit of it has failed, and all that it
-/// holds is there.
+/// The flash is unreadable for some time, while buckets must be evicted. No unit of it has failed, and all of its data
+/// stays.
 #[test]
 fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     let mut world = world();
@@ -133,8 +132,8 @@ fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     check(&mut world.reopened(2));
 }
 
-/// A bucket that cannot be read for a while, when the cache has to be found again as another cannot be written: what is
-/// on it is there afterwards.
+/// A bucket is temporarily unreadable while the cache recovers, because another bucket cannot be written. Its blocks
+/// are present afterwards.
 #[test]
 fn a_bucket_that_cannot_be_read_while_another_fails_loses_nothing() {
     let mut unread = 0;
@@ -179,9 +178,9 @@ fn a_flash_that_is_gone_with_clean_copies_alone_is_done_without() {
     is_as_before(&mut world, 4..BLOCKS);
 }
 
-/// Both devices cannot be read now and then, the flash as a whole or in one bucket: a block reads as it was written
-/// last, or as a write that failed since; unless a bucket could not be read for long, nothing is lost.
-/// `FLASHWISE_SEEDS` asks for more worlds, and `FLASHWISE_SEED` for others.
+/// Both devices fail reads temporarily, the flash completely or in one bucket. A block reads as its last write, or as a
+/// write that failed since. Nothing is lost unless a bucket was unreadable for long. `FLASHWISE_SEEDS` sets the number
+/// of worlds, and `FLASHWISE_SEED` the first.
 #[test]
 fn what_cannot_be_read_for_a_while_is_there_afterwards() {
     let first = setting("FLASHWISE_SEED", 1);
@@ -190,7 +189,7 @@ fn what_cannot_be_read_for_a_while_is_there_afterwards() {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let in_part = seed % 3 == 0;
         let mut world = World::new();
-        // What a block may be, and what it was ever to be.
+        // The legal contents of each block now, and at any time.
         let mut may_be: Vec<Vec<u8>> = vec![vec![0]; BLOCKS];
         let mut ever = may_be.clone();
         let mut second = 0;
@@ -286,7 +285,7 @@ fn what_cannot_be_read_for_a_while_is_there_afterwards() {
                 assert!(lost.is_empty() || in_part, "seed {seed}, {number}: {lost:?} are lost");
                 losses += lost.len();
                 if number % 100 == 99 {
-                    // A flush may tell of what failed before; the next one does not.
+                    // One flush may report an earlier failure; the next one does not.
                     let flushed = (0..3).any(|_| world.ask(Operation::Flush, 0, &[]).is_ok());
                     assert!(flushed || in_part, "seed {seed}, {number}: no flush succeeds");
                     for block in world.engine.lost_blocks() {
@@ -313,7 +312,8 @@ fn what_cannot_be_read_for_a_while_is_there_afterwards() {
         }
     }
     println!(
-        "{errors} errors told, {waited} times the flash was waited for, {losses} blocks lost where a bucket could not \
+        "{errors} errors reported, {waited} times the flash was waited for, {losses} blocks lost where a bucket could \
+         not \
          be read"
     );
     assert!(errors > 500 && waited > 50, "{errors} errors, waited {waited} times");

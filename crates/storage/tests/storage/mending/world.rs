@@ -33,17 +33,17 @@ pub struct World {
     options: Options,
     pub output: Output,
     pub failing: Vec<Failing>,
-    /// Whether all works again after a second.
+    /// True if everything works again after a second.
     pub heals: bool,
     /// Transfers of each disk so far, those that failed included.
     pub transfers: [u64; 2],
-    /// Whether a flush of the backend that fails loses half of what it was to make durable.
+    /// True if a failed flush of the backend loses half of its data.
     pub loses: bool,
-    /// What blocks of each disk were when it was flushed last, of those that changed since.
+    /// Contents at the last flush, of the blocks of each disk that have changed since.
     unflushed: [BTreeMap<u64, Vec<u8>>; 2],
 }
 
-/// What fails: operations of a disk that touch these bytes.
+/// A failure: operations of a disk that touch these bytes.
 pub type Failing = (usize, DiskOperation, Range<u64>);
 
 pub const ANYWHERE: Range<u64> = 0..u64::MAX;
@@ -251,7 +251,7 @@ impl World {
         answer
     }
 
-    /// Performs what is to be done; where the engine stops, goes on with the next.
+    /// Performs the pending work; restarts the engine if it stops.
     pub fn settle(&mut self) {
         for attempt in 0.. {
             self.perform();

@@ -1,5 +1,4 @@
-//! What operators do to a pool: disks are replaced and given up, logical disks have a mode, and every change can be
-//! asked about before.
+//! Operations on a pool: replacing and removing disks, modes of logical disks, and plans of changes.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +77,7 @@ fn emptying_a_disk_waits_for_space() {
     pool.remove_disk(number).unwrap();
     // One request takes all places but those of the first batch, before the second is begun.
     let at = (free / 3).next_multiple_of(CHUNK);
-    // What is set aside for what moves is no client's to ask for, but for one that has a thin logical disk already.
+    // Space reserved for an evacuation is not available to clients, except for writes to existing thin logical disks.
     let room = || {
         let stay = pool.status().disks.into_iter().filter(|disk| disk.number != number);
         stay.map(|disk| disk.size_bytes - disk.used_bytes).sum::<u64>()
@@ -96,7 +95,7 @@ fn emptying_a_disk_waits_for_space() {
     pool.close().unwrap();
 }
 
-/// What each of two disks has would fit on the others, but not what both have.
+/// The chunks of each of two disks would fit on the other disks, but not those of both.
 #[test]
 fn a_disk_is_not_emptied_into_what_another_needs() {
     let tank = Tank::new(false);
@@ -140,7 +139,7 @@ fn the_last_disk_that_stays_is_not_taken_out() {
     pool.1.close().unwrap();
 }
 
-/// A pool of two disks of which one is missing, with nothing on them.
+/// Creates an empty pool of two disks; one is missing.
 fn tank_without_the_second_disk() -> (Tank, Pool) {
     let tank = Tank::new(false);
     let pool = tank.open();
@@ -155,7 +154,7 @@ fn tank_without_the_second_disk() -> (Tank, Pool) {
     (tank, pool)
 }
 
-/// A closed pool with a flash, of which a logical disk was written.
+/// Creates a pool with a flash, writes to a logical disk, and closes the pool.
 fn written_tank() -> Tank {
     let tank = Tank::new(true);
     let pool = tank.open();
@@ -185,7 +184,7 @@ fn a_flash_that_is_left_out_is_missed() {
     has_what_was_written(&tank);
 }
 
-/// An operator's mistake, between two starts that are right: what is refused leaves the disks as they are.
+/// An operator's mistake between two valid starts: a refused start does not change the disks.
 #[test]
 fn a_start_that_is_refused_changes_no_disk() {
     let tank = written_tank();
@@ -206,8 +205,8 @@ fn a_start_that_is_refused_changes_no_disk() {
     has_what_was_written(&tank);
 }
 
-/// What was deleted or trimmed while a disk is missing has to be written nowhere: the flash can be given up, and the
-/// disk comes back.
+/// Chunks deleted or trimmed while their disk is missing need no write-back: the flash can be removed, and the disk can
+/// return.
 #[test]
 fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
     let tank = Tank::new(true);
@@ -237,7 +236,7 @@ fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
     pool.close().unwrap();
     drop((kept, pool));
 
-    // What takes the place of what was deleted reads as zeroes where nothing was written.
+    // Chunks that reuse deleted space read as zeroes where nothing was written.
     let pool = tank.open();
     let disk = pool.create_logical(&striped("b")).unwrap();
     for at in (0..MIB).step_by(CHUNK as usize) {
@@ -288,7 +287,7 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         let expected =
             format!("{unwritten} KiB of thick, which is thick, were not written yet: they lose their reserved space");
         assert!(unwritten > 0 && plan.does[2].starts_with(&expected), "{plan:?}");
-        // What was not written back is on the flash alone, or was when the pool was closed.
+        // Dirty blocks are only on the flash.
         let newer = plan.does.iter().any(|line| line.starts_with("Dirty blocks of the disk in the cache are lost too"));
         assert_eq!((newer, plan.does.len()), (flash, 3 + usize::from(flash)), "{plan:?}");
         pool.give_up_disk(2, &path).unwrap();
@@ -339,7 +338,7 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         assert_eq!(read(&pool.logical("thick").unwrap(), 0, MIB), vec![9; MIB as usize]);
         pool.close().unwrap();
         drop((disk, pool));
-        // Who comes back after all is left out.
+        // A removed disk that returns is ignored.
         let (pool, opened) = Pool::open(tank.config.clone(), &|_, _| ()).unwrap();
         let note = format!("pool tank: {path} is no disk of it and is left out");
         assert!(opened.notes.contains(&note), "{:?}", opened.notes);
@@ -347,8 +346,8 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
     }
 }
 
-/// The pool writes back; a logical disk that writes through leaves nothing dirty, and is read from flash all the same;
-/// one that writes around is not on flash by its writes.
+/// The pool is in write-back mode. A logical disk in write-through mode leaves nothing dirty, and is still read from
+/// flash. Writes of one in write-around mode do not reach the flash.
 #[test]
 fn a_logical_disk_has_a_mode_of_its_own() {
     let tank = Tank::new(true);
@@ -552,8 +551,8 @@ fn a_disk_is_given_once() {
     prepare::create("tank", &[one, other], &[]).unwrap();
 }
 
-/// A pool that could not be made leaves blank disks, though a thread that ends lets go of one late; those of others are
-/// left alone.
+/// If the creation of a pool fails, its disks are blank again, even if a thread closes one late. Disks of other pools
+/// are unchanged.
 #[test]
 fn disks_of_a_pool_that_is_unmade_are_blank_once_they_are_let_go_of() {
     let folder = tempfile::tempdir().unwrap();

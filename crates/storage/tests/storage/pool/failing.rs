@@ -1,5 +1,5 @@
-//! Disks of a pool that fail while it is served: the others go on, and what is lost of one logical disk is no affair of
-//! another.
+//! Failing disks of a served pool: the other disks continue to work, and data lost from one logical disk does not
+//! affect others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,14 +18,14 @@ use super::live::{Tank, ask, flush, new, read, write};
 const MIB: u64 = 1 << 20;
 const CHUNK: u64 = CHUNK_BYTES;
 
-/// A disk of which some bytes cannot be read, nor written unless that is said, while it is to be so.
+/// A disk that fails reads of some bytes, and optionally writes, while that is enabled.
 struct Bad {
     disk: MemoryDisk,
     bad: Mutex<std::ops::Range<u64>>,
     takes_writes: AtomicBool,
-    /// Whether it cannot be flushed.
+    /// True if flushes fail.
     loses_flushes: AtomicBool,
-    /// Whether it can be neither zeroed nor trimmed.
+    /// True if zeroing and trimming fail.
     keeps: AtomicBool,
 }
 
@@ -105,8 +105,7 @@ fn place_on(pool: &Pool, number: u32) -> (u64, u64) {
     (run.offset_bytes, run.disk_offset_bytes)
 }
 
-/// What a flush that failed was to make durable may be gone, whoever asked for it: each logical disk that had written
-/// hears of it, once, and the others do not.
+/// A failed flush may lose data of all clients. Each logical disk with writes reports it once; the others do not.
 #[test]
 fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
     let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
@@ -128,8 +127,8 @@ fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
     }
 }
 
-/// While blocks of a disk that fails wait in memory, a write that finds no free chunk is told so, and is not tried
-/// again and again.
+/// Blocks of a failing disk wait in memory. A write that finds no free chunk gets that error at once, without endless
+/// retries.
 #[test]
 fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
     let (tank, disks, bad) = with_a_bad_disk_beside(1, false);
@@ -147,14 +146,14 @@ fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
     [6, 2, 4, 0].into_iter().for_each(|at| write(&waits, at * CHUNK, CHUNK, 2).unwrap());
     ask(&waits, Operation::Flush, 0, 0, Vec::new()).expect_err("a part of it has no place");
     assert!(pool.status().logical_disks[1].unwritten_blocks > 0, "{:?}", pool.status());
-    // What cannot be written is an error of another kind.
+    // A write to the failing disk gets another error.
     let mut refused = (0..64).filter_map(|at| write(&other, at * CHUNK, CHUNK, 3).err());
     assert!(refused.any(|error| error == Error::NoSpace));
     bad.set(0..0);
 }
 
-/// A chunk that was given up and cannot be zeroed is not given to another before it is: what that one writes to it may
-/// be lost with a flush.
+/// A chunk was freed and cannot be zeroed. It must not be allocated before it is, because a failed flush could lose the
+/// new owner's writes.
 #[test]
 fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
     let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
@@ -172,8 +171,7 @@ fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
     wait_until("they are zeroed and free", || free() == before + MIB);
 }
 
-/// What an operator changes and cannot be made durable is as it was before, at once and after a restart, and can be
-/// asked for again.
+/// An operator's change that cannot become durable is undone, at once and after a restart. It can be repeated.
 #[test]
 fn a_change_that_cannot_be_made_durable_is_undone() {
     for flash in [false, true] {
@@ -209,7 +207,7 @@ fn a_change_that_cannot_be_made_durable_is_undone() {
             // The chunks of what was not made are given back once that can be written down.
             assert_eq!(look(&pool).0, before.0);
         };
-        // Without and with something of a client to be made durable, and where the map alone cannot be written.
+        // Without and with client data to flush, and with failures of the map only.
         bad.loses_flushes.store(true, Ordering::SeqCst);
         all_fail();
         write(&disk, 0, CHUNK, 1).unwrap();
@@ -218,8 +216,7 @@ fn a_change_that_cannot_be_made_durable_is_undone() {
         bad.set(2 * CHUNK..6 * CHUNK);
         all_fail();
         bad.set(0..0);
-        // It hears of the flushes that failed. What it wrote is on flash, if there is one, and seldom needs one of
-        // them.
+        // It reports the failed flushes. With a flash, its data is there, and seldom needs such a flush.
         assert!(ask(&disk, Operation::Flush, 0, 0, Vec::new()).is_err() || flash);
         flush(&disk);
         assert_eq!(look(&pool), before);
@@ -260,8 +257,8 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
     pool.close().unwrap();
 }
 
-/// Of a label there are two copies, and of the map two areas: a sector that cannot be read among them costs nothing,
-/// unless it may have what is newest.
+/// A label has two copies, and a map two areas. An unreadable sector in one of them does no harm, unless it may have
+/// the newest version.
 #[test]
 fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
     for takes_writes in [true, false] {
@@ -347,11 +344,11 @@ fn a_stale_disk_is_brought_up_to_date_by_itself() {
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Stale);
     bad.set(0..0);
     wait_until("the disk is up to date", || {
-        // Whatever else there is to do.
+        // Independent of other pending work.
         pool.flush().unwrap();
         pool.status().disks[0].state != PoolDiskState::Stale
     });
-    // As after a crash, with that disk alone.
+    // As after a crash, with only that disk.
     drop(pool);
     let config = PoolConfig { degraded: true, ..tank.config.clone() };
     let pool = Pool::open_on(config, disks[..1].to_vec(), &|_, _| ()).unwrap().0;
@@ -359,8 +356,8 @@ fn a_stale_disk_is_brought_up_to_date_by_itself() {
     pool.close().unwrap();
 }
 
-/// What can be read of a disk that has a bad sector moves, and the rest once it can be read. Until then the disk can be
-/// had to stay.
+/// Readable data of a disk with a bad sector moves, and the rest when it becomes readable. Until then the evacuation
+/// can be cancelled.
 #[test]
 fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
     let (tank, disks, bad) = with_a_bad_disk(false);
@@ -409,8 +406,8 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
     pool.close().unwrap();
 }
 
-/// Without a flash, a block that a disk refused waits in memory: who has it hears of it at each flush, and nobody else;
-/// a disk that refuses all is called failed, and once it takes the block nothing is missing.
+/// Without a flash, a block that a disk rejected waits in memory. Each flush of its logical disk fails; flushes of
+/// others do not. A disk that rejects everything counts as failed. Once it accepts the block, nothing is lost.
 #[test]
 fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
     let (tank, disks, bad) = with_a_bad_disk(false);
@@ -433,7 +430,7 @@ fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
     write(&third, 0, MIB, 4).unwrap();
     flush(&third);
     assert_eq!(pool.status().state, PoolState::Ok);
-    // Who flushes all of it hears of all.
+    // A flush of the pool reports all of them.
     let error = pool.flush().unwrap_err().to_string();
     assert!(error.contains("blocks wait in memory for a place"), "{error}");
     let status = pool.status();
@@ -505,7 +502,7 @@ fn what_is_lost_of_new_chunks_and_of_those_given_up_is_no_affair_of_others() {
     pool.close().unwrap();
 }
 
-/// Who is told of a block that flash has lost hears which logical disk has it, and where.
+/// The error about a block lost with the flash names its logical disk and the position there.
 #[test]
 fn what_flash_has_lost_is_known_by_its_logical_disk() {
     let disks: Vec<Arc<dyn Disk>> = vec![Arc::new(MemoryDisk::new(8 * MIB as usize))];

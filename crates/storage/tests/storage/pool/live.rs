@@ -1,4 +1,4 @@
-//! An open pool as its clients see it: what they read is what they wrote, whatever happens around them.
+//! An open pool as its clients see it: they read their own writes, through all events.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ fn clients_read_what_they_wrote_from_all_disks_and_after_a_restart() {
     }
 }
 
-/// What is not flushed may be lost; what is, is there.
+/// Unflushed data may be lost; flushed data is present.
 #[test]
 fn what_was_flushed_is_there_after_the_server_is_gone_without_a_word() {
     for flash in [false, true] {
@@ -223,8 +223,8 @@ fn a_new_logical_disk_reads_zeroes_where_a_deleted_one_was() {
     }
 }
 
-/// Without the flash that had what was written, a logical disk has zeroes, and not what was on the disks before the
-/// pool was or what was another's.
+/// Without the flash that had the data, a logical disk reads as zeroes. It never shows earlier contents of the disks,
+/// or data of others.
 #[test]
 fn what_was_on_the_disks_before_is_never_read() {
     const BEFORE: u8 = 0xee;
@@ -285,7 +285,7 @@ fn a_full_pool_says_so_and_goes_on_once_there_is_space() {
     pool.close().unwrap();
 }
 
-/// What clients say is zeroes needs no space, and a part of a chunk is all of one at the end.
+/// Chunks zeroed by clients need no space. At the end, all parts of such a chunk have been zeroed.
 #[test]
 fn chunks_that_are_zeroed_or_trimmed_whole_are_given_back() {
     let tank = Tank::new(true);
@@ -455,8 +455,8 @@ fn clients_that_write_side_by_side_to_new_chunks_all_find_their_bytes() {
     pool.close().unwrap();
 }
 
-/// A hundred thousand random creations, growths and deletions, with writes in between, against a model that knows how
-/// many chunks each logical disk has; every ten thousand the pool is started again.
+/// Makes 100,000 random creations, growths and deletions, with writes in between. A model knows the number of chunks of
+/// each logical disk. The pool restarts after every 10,000 changes.
 #[test]
 fn a_hundred_thousand_random_changes_are_what_a_model_says() {
     const CHANGES: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! Pools: what is found at a start, what a crash leaves, and what clients read, against models.
+//! Pools: starts, crashes and reads of clients, checked against models.
 
 mod care;
 mod failed_flash;
@@ -27,7 +27,7 @@ fn open(disks: &[Arc<dyn Disk>], degraded: bool) -> Result<Metadata, PoolError> 
     Ok(metadata)
 }
 
-/// What of a map matters to its users.
+/// The parts of a map that matter to its users.
 type Seen = BTreeMap<String, (u64, Vec<Entry>)>;
 
 fn seen(metadata: &Metadata) -> Seen {
@@ -69,7 +69,7 @@ fn mapped(metadata: &Metadata, id: u32, first: u32, count: u32) -> Vec<Change> {
     (first..first + count).map(place).collect()
 }
 
-/// A pool of three disks that lives through about eighty changes, some of which need a new snapshot.
+/// Runs a pool of three disks through about eighty changes, including some that need a new snapshot.
 fn life(log: &Log) -> Vec<(usize, Seen)> {
     let disks: Vec<_> = (0..3).map(|number| RecordedDisk::shared(number, 2 * MIB, log)).collect();
     let mut metadata = Metadata::create("tank", disks.clone()).unwrap();
@@ -127,7 +127,7 @@ fn after_a_crash_at_every_write_the_map_is_the_last_that_was_durable_or_the_one_
     assert!(opened > 1000, "{opened} crashes");
 }
 
-/// The test above finds what it is there to find: a disk that forgets what it was told to keep.
+/// Checks the previous test: it detects a disk that ignores syncs.
 #[test]
 fn a_disk_that_lies_about_its_syncs_is_found_out() {
     let log = Log::default();
@@ -138,7 +138,7 @@ fn a_disk_that_lies_about_its_syncs_is_found_out() {
     for count in created..=log.len() {
         let durable = steps.iter().rposition(|(end, _)| *end <= count).unwrap();
         let allowed = &steps[durable..(durable + 2).min(steps.len())];
-        // What was made durable is what the pool was created with.
+        // Only the creation of the pool was synced.
         let disks = after_syncs(&log, count, Crash::Lost, &[created; 3], 2 * MIB);
         let found = open(&disks, false).map(|metadata| seen(&metadata));
         wrong += u32::from(!found.is_ok_and(|found| allowed.iter().any(|(_, seen)| *seen == found)));
@@ -229,7 +229,7 @@ fn disks_that_were_started_apart_contradict_each_other() {
     open(&disks[..2], true).unwrap();
 }
 
-/// What was written since is not on the copy: it is not taken for a disk that was away.
+/// The copy lacks later writes, so it must not be accepted as a disk that was absent.
 #[test]
 fn an_older_copy_of_a_disk_is_refused() {
     let disks = three();
@@ -255,7 +255,7 @@ fn an_older_copy_of_a_disk_is_refused() {
     open(&disks, false).unwrap();
 }
 
-/// What is blank where a disk is missing is named beside it, and left out where the pool starts without.
+/// The error about a missing disk names a blank disk next to it. A degraded start ignores the blank disk.
 #[test]
 fn a_blank_disk_is_named_beside_the_missing_one() {
     let disks = three();
@@ -325,8 +325,8 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
     metadata.take_out(4).unwrap();
     drop(metadata);
     assert_eq!(seen(&open(&disks, false).unwrap()), before);
-    // Beside all that there are it does no harm, whether it has its label or not, nor where the pool may do without
-    // one; else it is refused.
+    // If all disks are present, or the pool may start degraded, the additional disk is ignored, with or without its
+    // label. Otherwise it is refused.
     for (other, expected) in [(new, "it is blank"), (stays_labelled, "it was taken out")] {
         let mut notes = Vec::new();
         let all = [disks.clone(), vec![other.clone()]].concat();
@@ -404,7 +404,7 @@ fn a_disk_that_fails_does_not_stop_the_others() {
     assert!(error.contains("no disk takes changes"), "{error}");
 }
 
-/// The operator's change is told what failed, of the pool that is named once.
+/// The error of an operator's change names the failure, and the pool once.
 #[test]
 fn what_no_disk_takes_names_the_pool_once() {
     let failing = Arc::new(Failing(MemoryDisk::new(2 * MIB), Mutex::new(false)));
@@ -419,8 +419,8 @@ fn what_no_disk_takes_names_the_pool_once() {
     assert!(error.to_string().starts_with(what) && error.to_string().matches("tank").count() == 1, "{error}");
 }
 
-/// All disks fail for a while, as those of one enclosure do: afterwards the map goes on, and nothing of what no disk
-/// took as a whole is read.
+/// All disks fail temporarily, for example those of one enclosure. Afterwards the map continues, and incompletely
+/// written changes are ignored.
 #[test]
 fn a_map_that_no_disk_took_for_a_while_goes_on() {
     for tries in 0..4 {

@@ -18,11 +18,11 @@ const CHUNK: u64 = CHUNK_BYTES;
 /// A disk with a volatile cache, which a flush that fails empties: what was written since the last one is gone.
 struct Volatile {
     disk: MemoryDisk,
-    /// What was there when it was flushed last.
+    /// The contents at the last flush.
     durable: Mutex<Vec<u8>>,
-    /// Whether its next flush fails.
+    /// True if the next flush fails.
     fails: AtomicBool,
-    /// Whether writes of whole chunks take their time, and how many did.
+    /// True if writes of whole chunks are slow; and their number.
     is_slow: AtomicBool,
     slow: AtomicU64,
 }
@@ -61,8 +61,8 @@ impl Disk for Volatile {
     }
 }
 
-/// While chunks are copied to another disk, a flush of that fails which a client has asked for and is told of: the
-/// copies are gone, and the chunks stay where they were until they are copied anew.
+/// A flush by a client fails while chunks are being copied to another disk. The client gets the error. The copies are
+/// lost, so the chunks keep their place until they are copied again.
 #[test]
 fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
     let tank = Tank::new(false);
@@ -88,7 +88,7 @@ fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
     ask(&disk, Operation::Flush, 0, 0, Vec::new()).unwrap_err();
     assert!(second.slow.load(Ordering::SeqCst) < 32, "it fails while chunks are copied");
     wait_until("the disk has gone", || pool.status().disks.len() < 2);
-    // What the client was told of is one or the other.
+    // The client got an error for this write, so either content is legal.
     assert_eq!(read(&disk, CHUNK, 4 * MIB - CHUNK), vec![7; (4 * MIB - CHUNK) as usize]);
     pool.close().unwrap();
 }

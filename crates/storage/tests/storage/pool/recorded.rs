@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::memory::MemoryDisk;
 
-/// What was done to a disk.
+/// A recorded operation of a disk.
 #[derive(Clone)]
 pub enum Op {
     Write { disk: usize, offset: u64, bytes: Vec<u8> },
@@ -59,7 +59,7 @@ impl Disk for RecordedDisk {
     }
 }
 
-/// What a crash leaves of what was not synced.
+/// The state of unsynced data after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// All of it.

@@ -1,5 +1,5 @@
-//! A device with one queue: it serves its requests in their order, one or some at a time, each for a fixed time and
-//! some more for each further block.
+//! A device with one queue. It serves requests in order, one or several concurrently. Each takes a fixed time, and
+//! additional time for each further block.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -46,7 +46,7 @@ pub struct Speed {
     /// To make a range zeroes, however long it is.
     pub zero: Duration,
     pub flush: Duration,
-    /// Requests that it serves at a time.
+    /// Maximum number of concurrent requests.
     pub parallel: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a volume and its devices while clients go on.
+//! Events of a volume and its devices under load.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -63,7 +63,7 @@ impl Event {
                 for &(at, remaining) in told.iter().filter(|(at, _)| at.duration_since(started) > ms(5_000)) {
                     let really = (started + took).duration_since(at).as_secs_f64();
                     let is_near = (remaining - really).abs() <= 0.1 * really + 0.2;
-                    assert!(is_near, "{remaining} s are told, {really} s remain");
+                    assert!(is_near, "{remaining} s are reported, {really} s remain");
                 }
                 assert!(told.len() > 20);
             }

@@ -110,7 +110,7 @@ struct Scenario {
     lasts: Duration,
     /// Events, each so long after the one before.
     events: Vec<(Duration, Event)>,
-    /// Whether it is looked at for a picture.
+    /// True if a picture is drawn.
     is_drawn: bool,
 }
 

@@ -39,8 +39,8 @@ pub fn start(world: &Arc<World>) -> Arc<Mutex<Vec<Sample>>> {
     samples
 }
 
-/// A line for each interval: its end in seconds; dirty MiB on flash and in RAM; blocks a second that clients wrote and
-/// that the backend took; the longest wait of each kind of request that ended in it, in ms.
+/// Returns a line for each interval. It has the end in seconds, and the dirty MiB on flash and in RAM. It has the
+/// blocks per second written by clients and to the backend, and the longest wait of each kind of request in ms.
 fn csv(measured: &Measured) -> String {
     let mut text = "seconds,dirty_flash_mib,dirty_ram_mib,written_per_second,taken_per_second".to_owned();
     measured.requests.keys().for_each(|kind| write!(text, ",{kind}_ms").unwrap());

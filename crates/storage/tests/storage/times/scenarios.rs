@@ -14,8 +14,8 @@ const fn seconds(time: u64) -> Duration {
     Duration::from_secs(time)
 }
 
-/// Writers of random blocks, a reader of cached ones and a flush every 200 ms, on a backend of 8 ms: dirty data reaches
-/// its limit.
+/// Writers of random blocks, a reader of cached ones and a flush every 200 ms. The backend takes 8 ms, so dirty data
+/// reaches its limit.
 pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
     let mut clients = vec![Client::new("write", Operation::Write, 4..256, ms(3)); 8];
     clients.extend([Client::new("hit", Operation::Read, 0..4, ms(1)), Client::flushes(ms(200))]);
@@ -43,7 +43,7 @@ fn writers_think(think_ms: u64, ram: &'static str) -> Scenario {
     scenario
 }
 
-/// No read that the backend is not read for waits for longer: it waits for the flash alone.
+/// A read without access to the backend waits at most this long, for the flash.
 const HIT_MAX: Duration = ms(2);
 
 /// The longest wait that a scenario allows.
@@ -118,7 +118,8 @@ fn compare(name: &str, with: Scenario, without: Scenario, kind: &str, times: f64
     with
 }
 
-/// Where writes in RAM caused no pressure, a write waited for 20 s with 8 MiB of RAM, a flush for 156 s with 128 MiB.
+/// If writes in RAM did not count as pressure, a write waited for 20 s with 8 MiB of RAM. A flush waited for 156 s with
+/// 128 MiB.
 #[test]
 fn writers_do_not_stop_when_dirty_data_reaches_its_limit() {
     for ram in ["0", "8MiB", "128MiB"] {
@@ -133,8 +134,8 @@ fn writers_do_not_stop_when_dirty_data_reaches_its_limit() {
     }
 }
 
-/// A backend that serves 16 transfers at a time: many are written back at once. With 8 at most, half of this was
-/// written.
+/// The backend serves 16 concurrent transfers, so many blocks are written back concurrently. With at most 8, half as
+/// much was written.
 #[test]
 fn writers_are_as_fast_as_a_backend_that_serves_many_at_a_time() {
     let mut scenario = writers("lru", "8MiB");
@@ -155,8 +156,7 @@ fn writers_are_as_fast_as_the_disks_of_a_pool() {
     hold_rate("three disks", &hold("three disks", scenario, &bounds(50, 200, 180)), lasts, 400);
 }
 
-/// Reads that miss at two disks of a pool, while much is written back to the third, which takes ten times as long as
-/// they do.
+/// Reads miss at two disks of a pool, while much is written back to the third, which takes ten times as long.
 #[test]
 fn a_slow_disk_of_a_pool_does_not_slow_the_others() {
     let mut with = writers("lru", "8MiB");
@@ -192,8 +192,8 @@ fn writers_go_on_with_buckets() {
     hold_rate("wlfc", &measured, lasts, 40);
 }
 
-/// The flash has room for what is written meanwhile. A flush waits for a segment with a place for a block that is being
-/// read, which goes without that block after half a second. Where it waited for the block, the flush took a minute.
+/// The flash has space for all writes in this time. A flush waits for a segment that needs a block from the backend;
+/// after half a second, the segment goes without it. When it waited for the block, the flush took a minute.
 #[test]
 fn hits_writes_and_flushes_go_on_while_the_backend_hangs() {
     for (ram, misses, flush) in [("0", 0, 10), ("8MiB", 0, 10), ("0", 4, 600), ("8MiB", 4, 600)] {
@@ -273,9 +273,9 @@ fn a_block_that_is_overwritten_reaches_the_backend_within_its_time() {
     hold("overwritten", scenario, &[longest("overwrite", 11_000)]);
 }
 
-/// Clients read and write by Zipf's law while the log wraps, so that units are cleaned and reset. Where nothing bounded
-/// how many answered writes were on their way past the flash, a read waited for 3.2 s, and with LARC, where a whole
-/// write buffer went past it for its age, for 1 s.
+/// Clients read and write by Zipf's law while the log wraps, so units are cleaned and reset. Without a bound on
+/// acknowledged writes that bypass the flash, a read waited for 3.2 s. With LARC it waited 1 s, when a whole write
+/// buffer bypassed the flash for its age.
 #[test]
 fn misses_go_on_while_units_are_cleaned_and_reset() {
     for (policy, readers, writers_think_ms, read, write) in
@@ -296,9 +296,8 @@ fn misses_go_on_while_units_are_cleaned_and_reset() {
     }
 }
 
-/// The flush has to wait for the writes that were answered before it came: for a write buffer of 4 MiB, which the flash
-/// takes in 7 ms. Where the flash is saturated, more than that has left the buffer and is on its way, and the flush
-/// waits for it too.
+/// The flush waits only for earlier writes: a write buffer of 4 MiB, which the flash takes in 7 ms. If the flash is
+/// saturated, more blocks have left the buffer and are being written, and the flush waits for them, too.
 #[test]
 fn a_flush_waits_for_no_more_than_the_write_buffer_while_another_client_writes_at_full_speed() {
     let mut scenario = writers("lru", "8MiB");
@@ -313,7 +312,7 @@ fn a_flush_waits_for_no_more_than_the_write_buffer_while_another_client_writes_a
     }
 }
 
-/// Streams that read or write 64 KiB at a time next to reads of single blocks that miss.
+/// Streams with requests of 64 KiB next to reads of single blocks that miss.
 #[test]
 fn small_reads_wait_at_most_twice_as_long_next_to_streams() {
     let small = Client::new("small", Operation::Read, 4..8_000, ms(10));

@@ -29,7 +29,7 @@ pub fn class(operation: DiskOperation) -> Class {
     }
 }
 
-/// What a fault does to a transfer.
+/// The effect of a fault on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It fails; a write may have happened.
@@ -125,8 +125,8 @@ impl<S: Cached> World<S> {
     }
 }
 
-/// Whether something that was written later says that the page was durable. The last segment alone has no such witness:
-/// damage to it looks like a write that was interrupted.
+/// True if a later page shows that this page was durable. Only the last segment has no such evidence: damage there
+/// looks like an interrupted write.
 fn is_vouched_for(flash: &FakeDisk, geometry: Geometry, page: usize) -> bool {
     let all = metadata(flash, geometry.pages() as usize);
     let newest = all.first().map_or(0, |(.., metadata)| metadata.header.sequence);

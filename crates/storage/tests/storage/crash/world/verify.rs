@@ -1,4 +1,4 @@
-//! What must hold of a world: after a crash, after faults, and once the flash is given up.
+//! Checks of a world: after a crash, after faults, and after the flash was removed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -140,7 +140,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes everything back; then the backend alone must be whole, but for what was lost.
+    /// Writes everything back. Then the backend must be complete without the flash, except for lost blocks.
     pub fn verify_detached(&mut self) -> Outcome<()> {
         self.destage(Engine::destage_all)?;
         if self.engine.cache().has_flash_failed() {
@@ -150,7 +150,7 @@ impl World {
             again.verify_recovered()?;
             again.verify_detached().map_err(|error| format!("after a restart: {error}"))?;
             if !self.lost().is_empty() {
-                // What the flash still has of lost blocks is better than nothing: it is not detached.
+                // The remaining contents of lost blocks are useful, so the flash is not detached.
                 return self.clients.model.lock().unwrap().lost_are_allowed(&self.lost());
             }
             // The server goes on under this condition, too.
