@@ -496,11 +496,10 @@ fn has_default_storage(row: &ResultRow) -> bool {
 fn left_out(row: &ResultRow, base: &ResultRow) -> String {
     let better =
         relative(&QUOTIENT, row, base).map_or_else(String::new, |ratio| format!(" by {} times", number(1.0 / ratio)));
-    let [own, alone] = [row, base].map(|row| LATENCY.of(row).map_or_else(String::new, duration));
+    let [own, without] = [row, base].map(|row| LATENCY.of(row).map_or_else(String::new, duration));
     format!(
         "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} where that takes \
-         {alone}. A rule \
-         with less than half the hits, or waits more than 40% longer, is not compared.",
+         {without}. A rule with less than half the hits, or waits more than 40% longer, is not compared.",
         row.policy,
         percent(row.hit_ratio),
         base.policy,

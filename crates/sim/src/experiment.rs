@@ -244,7 +244,7 @@ impl Experiment {
             (Layout::None { ram }, None, None) => {
                 ram_blocks(*ram, case.capacity_blocks, block_size_bytes) * block_size_bytes
             }
-            _ => unreachable!("what is on flash has a geometry"),
+            _ => unreachable!("a cache on flash has a geometry"),
         }
     }
 

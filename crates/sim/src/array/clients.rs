@@ -118,7 +118,7 @@ struct Measured {
 impl Clients {
     /// The arrivals are not [`Arrivals::None`].
     pub fn new(arrivals: Arrivals) -> Clients {
-        assert!(arrivals != Arrivals::None, "without arrivals nobody waits");
+        assert!(arrivals != Arrivals::None, "without arrivals there are no waits");
         Clients {
             arrivals,
             under_way: BinaryHeap::new(),

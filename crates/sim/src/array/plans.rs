@@ -154,7 +154,7 @@ impl Plans {
                 (Some(answer_ns), Some(next_ns)) if answer_ns <= next_ns => break,
                 (Some(_), None) => break,
                 (_, Some(_)) => self.next_event(),
-                (None, None) => unreachable!("what is under way is answered once all is done"),
+                (None, None) => unreachable!("a request in progress is answered when all of its steps are done"),
             }
         }
         let arrival_ns = self.clients.arrival_ns(time_us, self.requests.len());

@@ -159,7 +159,7 @@ impl<'a> Containers<'a> {
     #[cold]
     fn collect(&mut self, position: usize, steps: &mut Vec<FlashStep>) {
         while self.units.free_units() < self.write_buffers {
-            let unit = self.units.emptiest().expect("what is not free is sealed");
+            let unit = self.units.emptiest().expect("a unit that is not free is sealed");
             let valid: Vec<(u32, u32)> = self.units.live_blocks(unit).collect();
             self.tally.live_at_reset_blocks += valid.len() as u64;
             for (block, page) in valid {
