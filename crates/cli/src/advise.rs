@@ -44,35 +44,36 @@ pub struct Advise {
     /// Catalogue in TOML: devices, sizes, prices [default: an example with assumed prices]
     #[arg(long, value_name = "FILE")]
     devices: Option<PathBuf>,
-    /// Print the example catalogue, for you to edit, and exit
+    /// Print the example catalogue and exit
     #[arg(long)]
     print_catalogue: bool,
-    /// How long a request may wait on average, such as 1ms
+    /// Target for the mean wait of a request, such as 1ms
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     latency: Option<Duration>,
-    /// Required lifetime of the flash in years, at the rate of the trace; 0 for any
+    /// Target for the lifetime of the flash; 0 for any
     #[arg(long, value_name = "YEARS", default_value = "5", value_parser = parse_years)]
     years: f64,
-    /// Replacement policies to choose among; repeatable [default: larc, larc:writes=admit, lru, s3-fifo]
+    /// Policies to try; repeatable [default: larc, larc:writes=admit, lru, s3-fifo]
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<List<Spec>>,
-    /// Admission rule to choose among, or none; repeatable [default: none, and probability:p=0.3,writes=admit]
+    /// Admission rule to try; repeatable [default: none, and probability:p=0.3,writes=admit]
     #[arg(long = "admission", value_name = "RULE", value_parser = Admission::parse_list)]
     admissions: Vec<Vec<Admission>>,
-    /// Write modes to choose among: write-back, write-through, write-around; repeatable [default: write-back,
-    /// write-through]
+    /// Write modes to try; repeatable [default: write-back, write-through]
+    ///
+    /// The modes are write-back, write-through and write-around.
     #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
     modes: Vec<List<&'static str>>,
-    /// Free shares of the flash to choose among; repeatable [default: 10%,25%]
-    #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares)]
+    /// Free shares of the flash to try; repeatable [default: 10%,25%]
+    #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares, hide_short_help = true)]
     over_provisions: Vec<List<Share>>,
     /// Accesses at the start that are not counted: a number, or a share such as 10%
-    #[arg(long, value_name = "ACCESSES", default_value = "0")]
+    #[arg(long, value_name = "ACCESSES", default_value = "0", hide_short_help = true)]
     warmup: Warmup,
     /// Run every cache exactly instead of searching; slow, to check the search
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     exhaustive: bool,
-    /// Write the cache's configuration for `flashwise serve` to a file
+    /// Write the cache's configuration for `flashwise serve`
     #[arg(long, value_name = "FILE")]
     write_config: Option<PathBuf>,
     /// Slow storage, for --write-config
@@ -83,7 +84,7 @@ pub struct Advise {
     flash: Option<String>,
     #[command(flatten)]
     replace: Replace,
-    /// Write a page with the advice to one self-contained HTML file
+    /// Write the advice to one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the advice and all runs as JSON

@@ -36,10 +36,10 @@ pub const BUCKETS: &str = "Caches that evict whole buckets (--layout wlfc, wlfc_
 pub const MORE: &str = concat!(
     "More options:\n",
     "  --help=input      trace input: formats, block sizes, malformed records\n",
-    "  --help=admission  admission rules, waiting requests, devices and their lifetime\n",
+    "  --help=admission  admission rules, waiting requests, devices\n",
     "  --help=layout     layouts on flash, and the whole cache of flashwise serve\n",
     "  --help=wear       flash wear\n",
-    "  --help=buckets    caches that evict whole buckets: WLFC, and one modelled after bcache\n",
+    "  --help=buckets    caches that evict whole buckets: WLFC, bcache\n",
     "  --help=all        every option"
 );
 
@@ -60,6 +60,11 @@ pub fn with_groups(mut program: Command) -> Command {
     let width = commands.iter().map(|command| command.get_name().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (title, commands) in groups(&program) {
+        if title == OTHER_COMMANDS {
+            let names: Vec<&str> = commands.iter().map(|command| command.get_name()).collect();
+            let _ = writeln!(text, "{header}{title}:{header:#} {}\n", names.join(", "));
+            continue;
+        }
         let _ = writeln!(text, "{header}{title}:{header:#}");
         for command in commands {
             let (name, about) = (command.get_name(), command.get_about().map(ToString::to_string).unwrap_or_default());

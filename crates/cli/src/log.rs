@@ -29,11 +29,11 @@ pub struct LogOptions {
     #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 1000)]
     quiet: bool,
     /// Print more messages; -vv prints all of them
-    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 1000)]
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 1000, hide_short_help = true)]
     verbose: u8,
     /// Format of messages on standard error: text or json
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", display_order = 1000)]
-    #[arg(hide_possible_values = true)]
+    #[arg(hide_possible_values = true, hide_short_help = true)]
     log_format: Format,
 }
 

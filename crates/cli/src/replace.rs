@@ -12,7 +12,7 @@ use crate::failure::Misuse;
 #[derive(Debug, Args)]
 pub struct Replace {
     /// Overwrite an existing file without asking
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     force: bool,
 }
 

@@ -42,39 +42,39 @@ pub struct Simulate {
     /// Traces in any format; - is standard input
     #[arg(required_unless_present_any = ["help", "print_jobs"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Policies or algorithms from `flashwise policies`: lru,larc; repeatable [default: all; the table shows some]
+    /// Policies of `flashwise policies`, such as lru,larc; repeatable [default: all]
     ///
     /// Options follow the name: larc:fill=ghost, c:buffers=8. If wear is simulated, the default is lru, ripq+, pannier,
     /// m, m+ and c. Without this option, the table has lru, larc, the two best others and the bound, min. --policy all
     /// prints a line for each policy and size.
     #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
     policies: Vec<Policies>,
-    /// Cache sizes: 10% of the trace's unique blocks, 512MiB, 1%,5%; repeatable [default: 1%,2%,5%,10%,20%,50%]
+    /// Cache sizes, such as 10%,512MiB; repeatable [default: 1%,2%,5%,10%,20%,50%]
     ///
     /// A size is a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647.
     /// Lists (1%,10%) and ranges (1%..10%:1%, 64MiB..1GiB:x2) are allowed.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start that are not counted: a number, or a share such as 10% [default: 0]
+    /// Uncounted accesses at the start: a number, or a share such as 10% [default: 0]
     #[arg(long, value_name = "ACCESSES")]
     warmup: Option<Warmup>,
-    /// Add figures for every N counted accesses (not in table or CSV)
+    /// Add figures for every N accesses to JSON and reports
     ///
-    /// Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the
+    /// Only counted accesses are included. Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the
     /// rule's decisions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     #[command(flatten)]
     sample: SampleOptions,
-    /// Print a JSON array, one object per trace, policy and size
+    /// Print JSON: an object per trace, policy and size
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print CSV, one line per trace, policy and size
+    /// Print CSV: a line per trace, policy and size
     #[arg(long, conflicts_with = "epoch")]
     csv: bool,
-    /// Append each finished row as a line of JSON, and skip rows already there
+    /// Append rows as lines of JSON; skip existing rows
     ///
-    /// After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which
+    /// Rows are appended as soon as they are finished. After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which
     /// identify the row.
     /// - is standard output; there and in pipes no row is skipped. With --accuracy, rows are written when all of them
     ///   are accurate.
@@ -83,7 +83,7 @@ pub struct Simulate {
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
-    /// Write a report with charts to one self-contained HTML file
+    /// Write a report with charts to one HTML file
     ///
     /// It compares the results with the best possible (MIN), or, if there is a rule or devices, with the policies
     /// without a rule. Both are simulated for it.
@@ -98,7 +98,7 @@ pub struct Simulate {
     /// of words, as in the field job of a row: policy=larc size=10%. Its rows are those that the options would give.
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// Print the jobs of the options as lines of JSON, and run none
+    /// Print the jobs of the options as JSON; run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
     /// Number of threads [default: one per core]
@@ -106,6 +106,7 @@ pub struct Simulate {
     threads: Option<u16>,
     /// Print this help, or the help on a topic (see below)
     #[arg(short, long, value_name = "TOPIC", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+    #[arg(hide_possible_values = true)]
     help: Option<Topic>,
     /// Join the traces into one, in order, such as the segments of a server's recording
     ///

@@ -136,7 +136,7 @@ pub struct VolumeStatus {
     pub flash_bytes_per_day: f64,
     /// Drive writes per day at this rate.
     pub drive_writes_per_day: f64,
-    /// Drive writes per day that the flash is rated for, if the configuration says so.
+    /// The rated drive writes per day of the flash, if configured.
     pub drive_writes_per_day_rated: Option<f64>,
     /// Years until the rated writes of the flash are used up at the rate so far. Writes over its whole life count, as
     /// in `write_budget`. Absent without a rating, writes or flash, and in the first hour, whose rate says little.
@@ -168,7 +168,7 @@ pub struct VolumeStatus {
     pub dirty_bytes: u64,
     /// Blocks that wait in the write buffer.
     pub buffered_blocks: u64,
-    /// Age of the oldest dirty block on flash in seconds, or up to a tenth of `dirty-age` more; absent without dirty
+    /// Age of the oldest dirty block on flash in seconds, or up to a tenth of `dirty-age` more. Absent without dirty
     /// blocks, and for layout `wlfc`.
     pub oldest_dirty_seconds: Option<f64>,
     /// Estimated time until a detach is complete, in seconds, at the rate of the last seconds. Absent while that is

@@ -21,11 +21,11 @@ use crate::log::warning;
 #[derive(Debug, Args)]
 pub struct PairFlags {
     /// Name that the backend was given as its identity, or its UUID
-    #[arg(long, value_name = "NAME", requires = "backend")]
+    #[arg(long, value_name = "NAME", requires = "backend", hide_short_help = true)]
     backend_id: Option<String>,
     /// The server's directory for records of backends without room for their own [default: $STATE_DIRECTORY or
     /// /var/lib/flashwise]
-    #[arg(long, value_name = "DIRECTORY", requires = "backend")]
+    #[arg(long, value_name = "DIRECTORY", requires = "backend", hide_short_help = true)]
     state_directory: Option<PathBuf>,
 }
 

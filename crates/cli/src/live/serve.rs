@@ -38,13 +38,13 @@ pub struct Serve {
     /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Check the configuration, print what it would serve, and exit
+    /// Check the configuration, list its volumes and pools, and exit
     #[arg(long)]
     check_config: bool,
     #[command(flatten)]
     volume: VolumeFlags,
     /// Start this volume without its missing, outdated or swapped cache; unwritten data is lost; repeatable
-    #[arg(long, value_name = "VOLUME")]
+    #[arg(long, value_name = "VOLUME", hide_short_help = true)]
     discard_cache: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ pub struct VolumeFlags {
     #[arg(long, value_name = "NAME", help_heading = VOLUME, hide_short_help = true)]
     aliases: Option<String>,
     /// Name of the volume [default: the backend's file name without extension]
-    #[arg(long, value_name = "NAME", help_heading = VOLUME)]
+    #[arg(long, value_name = "NAME", help_heading = VOLUME, hide_short_help = true)]
     name: Option<String>,
     /// Rated drive writes per day of the flash
     #[arg(long, value_name = "NUMBER", help_heading = VOLUME, hide_short_help = true)]
@@ -115,14 +115,14 @@ pub struct VolumeFlags {
     #[arg(long, value_name = "URI", help_heading = CLIENTS)]
     listen: Vec<String>,
     /// Allow nbd:// and nbds:// for other machines, which can then read and write every volume
-    #[arg(long, requires = "listen", help_heading = CLIENTS)]
+    #[arg(long, requires = "listen", help_heading = CLIENTS, hide_short_help = true)]
     insecure: bool,
     /// Address of the management API: unix:PATH, HOST:PORT (needs a token) or off [default: a socket in the runtime
     /// directory]
     #[arg(long, value_name = "ADDRESS", help_heading = CLIENTS)]
     api: Option<String>,
     /// File with the token for clients of the API
-    #[arg(long, value_name = "FILE", help_heading = CLIENTS)]
+    #[arg(long, value_name = "FILE", help_heading = CLIENTS, hide_short_help = true)]
     api_token_file: Option<String>,
     /// Record every request for `flashwise simulate`; FILE.csv.zst becomes FILE.000001.csv.zst and so on
     #[arg(long, value_name = "FILE", help_heading = CLIENTS)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{fail, project, succeed};
+use crate::common::{fail, flashwise, parts, project, succeed};
 use flashwise_core::cache::settings::{Given, SETTINGS};
 use flashwise_core::options::Parameter;
 use flashwise_server::config::ServerConfig;
@@ -48,6 +48,32 @@ fn simulate_helps_on_one_screen_and_the_rest_by_topic() {
     for topic in topics {
         assert!(topic == "main" || screen.contains(&format!("--help={topic} ")), "{topic}");
     }
+}
+
+/// Returns the commands that this help lists, by the lines of the form `  name  About`.
+fn listed_commands(help: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let (name, about) = line.strip_prefix("  ")?.split_once(' ')?;
+        let is_name = name != "help" && name.starts_with(|first: char| first.is_ascii_lowercase());
+        (is_name && about.trim_start().starts_with(char::is_uppercase)).then(|| name.to_owned())
+    };
+    help.lines().filter_map(name).collect()
+}
+
+#[test]
+fn every_command_helps_on_one_screen() {
+    let mut waiting = vec![Vec::<String>::new()];
+    let mut count = 0;
+    while let Some(command) = waiting.pop() {
+        let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["-h"]).collect();
+        let output = flashwise(Path::new("."), &arguments).env("COLUMNS", "80").output().unwrap();
+        let (help, _, _) = parts(output);
+        assert!(help.lines().count() <= 40, "{command:?} has {} lines:\n{help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{command:?}: {help}");
+        waiting.extend(listed_commands(&help).into_iter().map(|name| [&command[..], &[name]].concat()));
+        count += 1;
+    }
+    assert!(count > 40, "{count} commands");
 }
 
 #[test]

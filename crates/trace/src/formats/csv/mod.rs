@@ -55,9 +55,8 @@ pub static FORMAT: Format = Format {
             kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
             default: "",
             meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: \
-                31.01.2024 23:59:59; date-mdy: 01/31/2024 \
-                      11:59:59 PM); default: dates where they stand, if their order is certain, else as in the \
-                      column's name (ts_ms), else as dates since 1990 show, else us",
+                31.01.2024 23:59:59; date-mdy: 01/31/2024 11:59:59 PM). The default is: dates, if their order is \
+                certain; the unit in the column's name (ts_ms); a unit that gives dates since 1990; us",
         },
         unit(
             "offset-unit",
