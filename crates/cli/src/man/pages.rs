@@ -84,7 +84,7 @@ pub const SERVER: &[Section] = &[
             ),
             Plain("Take the cache out again, with the server stopped. The disk then has all data:"),
             Commands("flashwise detach --backend /dev/sdb --flash /dev/nvme0n1"),
-            Plain("Start without a lost flash. Its unwritten data is lost too:"),
+            Plain("Start after the configuration no longer names a lost flash. Its unwritten data is lost too:"),
             Commands("flashwise serve /etc/flashwise/flashwise.toml --discard-cache data"),
         ],
     ),
