@@ -455,7 +455,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_old_is_written_and_what_is_deleted_before_is_not() {
+    fn old_blocks_are_written_and_deleted_ones_are_not() {
         let mut guest = guest(1);
         let [kept, deleted] = [7, 9].map(|goal| guest.make(goal, 0));
         assert!(guest.begin(0, Step::Append(kept, 5000), NOW));

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_by_what_is_wrong() {
+    fn invalid_rules_are_refused_with_the_reason() {
         let errors = [
             "",
             "rsync",

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_shown_too() {
+    fn values_without_a_number_are_shown() {
         assert_eq!([f64::NAN, f64::INFINITY].map(number), ["-", "unlimited"]);
         assert_eq!([1.0, f64::INFINITY].map(lifetime), ["1 year", "unlimited"]);
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");

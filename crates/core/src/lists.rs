@@ -144,7 +144,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn lists_do_what_queues_do() {
+    fn lists_match_queues() {
         let mut lists = Lists::new(3);
         let mut queues: [VecDeque<u32>; 3] = Default::default();
         let mut state = 5_u32;

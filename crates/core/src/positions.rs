@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_an_ordered_set_does() {
+    fn it_matches_an_ordered_set() {
         let mut positions = Positions::new();
         let mut set = BTreeSet::new();
         let mut state = 1_u32;

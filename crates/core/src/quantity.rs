@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same_again() {
+    fn formatting_and_parsing_are_inverse() {
         let sizes = [0, 1, 512, 1000, 1024, 1536, 3 << 29, 1 << 40, (1 << 40) + 1, 10_000_000, u64::MAX];
         let shown = sizes.map(|bytes| ByteSize::new(bytes).to_string());
         let expected = ["0B", "1B", "512B", "1KB", "1KiB", "1536B", "1536MiB", "1TiB", "1099511627777B", "10MB"];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_was_found_and_what_was_expected() {
+    fn an_error_has_found_and_expected_value() {
         let rows = [
             ("", "found '', expected a size in bytes such as 10GiB, 512MiB or 4096"),
             ("-1GiB", "found '-1GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_a_set_does() {
+    fn it_matches_a_set() {
         does_what_a_set_does(Table::new(), good_hash, 1_000, 600);
         does_what_a_set_does(Table::new(), poor_hash, 300, 200);
         does_what_a_set_does(Table::new(), good_hash, u32::MAX, 5_000);

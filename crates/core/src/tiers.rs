@@ -237,7 +237,7 @@ mod tests {
     /// p = 1/4 of the misses, 16 MB/s of reads and 30 MB/s of writes, is admitted. The cache is written 4 + 170 + 7.5
     /// MB/s, the storage 0.65 * (4 + 7.5) + 22.5 MB/s. Clients wait for 22.5 MB/s of the latter.
     #[test]
-    fn what_is_not_admitted_goes_straight_to_storage() {
+    fn rejected_blocks_go_directly_to_storage() {
         let traffic = Workload { admitted: 0.25, ..WORKLOAD_I }.traffic();
         near(traffic.cache_written, 181.5e6);
         near(traffic.storage_written, 29.975e6);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_bought_is_refused_with_its_line() {
+    fn invalid_offers_are_refused_with_their_line() {
         let cases = [
             ("", "ours.toml: [[cache]] is missing, expected at least one device that can be bought"),
             (

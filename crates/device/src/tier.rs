@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_refused() {
+    fn invalid_devices_are_refused() {
         let refused = |text| tier_of_option("--cache", text).unwrap_err().to_string();
         let rows = [
             (

@@ -601,7 +601,7 @@ mod tests {
 
     /// A half and an eighth on two traces give a quarter. Values without a number are left out.
     #[test]
-    fn sweeps_have_the_geometric_mean_of_what_is_relative_to_the_policy_alone() {
+    fn sweeps_have_geometric_means_relative_to_runs_without_a_rule() {
         let [one, two] = [2.0, 8.0].map(|better| {
             let ruled = |p: &str, better: f64| row(&format!("probability:p={p}"), 100.0, 3.0 * better);
             [row("", 100.0, 3.0), ruled("0.5", better), ruled("0.1", f64::INFINITY), ruled("0.9", 1.0)]

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_knows_the_future_is_not_recommended_and_nothing_counted_is_nothing() {
+    fn offline_policies_are_not_recommended() {
         assert_eq!(chosen(&[("min", 10, 900, 10), ("lru", 10, 100, 900)]), ("lru".to_owned(), 10));
         let mut none = rows(&[("lru", 10, 0, 0)]);
         none[0].accesses = 0;

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_folders_or_what_names_begin_with() {
+    fn families_are_folders_or_prefixes_of_names() {
         assert_eq!(families(&["a/x.csv", "b/x.csv"]), [("a/x.csv", "a"), ("b/x.csv", "b")]);
         let found = families(&["t/hm_0.csv", "t/hm_1.csv", "t/web.csv", "t/9"]);
         assert_eq!(found.iter().map(|(_, family)| *family).collect::<Vec<_>>(), ["hm", "hm", "web", "9"]);

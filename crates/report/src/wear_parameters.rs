@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_parameter_named_is_a_point_as_well() {
+    fn policies_without_parameters_are_points_too() {
         let at = |parameter: usize, policy: &str| (PARAMETERS[parameter].split)(&row(policy));
         assert_eq!(at(0, "c"), Some((4.0, "c".into())));
         assert_eq!(at(0, "c:order=arrival"), Some((4.0, "c:order=arrival".into())));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_reached_in_the_directories_alone_whatever_leads_to_them() {
+    fn only_files_in_the_directories_are_reachable_by_any_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
         for name in ["in", "in/below", "out"] {

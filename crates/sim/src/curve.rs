@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_leaves_out_what_no_point_has() {
+    fn csv_omits_empty_columns() {
         let mut out = Vec::new();
         write_csv(&[CurvePoint { policy: "lru".to_owned(), ..CurvePoint::default() }], &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for wrong in [
             "", "0", "0%", "0MiB", "-1", "101%", "10 %%", "5..1:1", "1..5", "1..5:0", "1%..5:1", "1..5:x1", "ten",
             "1.%", "5XB",

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn where_writing_fails_every_request_is_missing_and_said_to_be() {
+    fn after_a_failed_write_all_requests_count_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["trace", "trace.zst"] {
             let path = folder.path().join(name);

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_keep_what_is_no_access_and_are_not_mixed_with_others() {
+    fn recordings_keep_other_events_and_are_not_mixed() {
         let recorded = |time_us, operation, length_bytes| RecordedRequest {
             time_us,
             volume: 0,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_with_one_trace_ends_the_merge() {
+    fn an_error_of_one_trace_ends_the_merge() {
         let long = || source("long", &["v"], (0..100).map(|at| vec![request(at, 0, 0)]).collect());
         let broken: Batches = Box::new(|consume| {
             consume(Batch::default())?.is_break();

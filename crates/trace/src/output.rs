@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn where_files_need_names_what_a_killed_process_left_is_swept_and_what_is_still_written_is_not() {
+    fn named_temporary_files_of_killed_processes_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let (place, left) = (directory.path().join("out"), directory.path().join(".flashwise-old.partial"));
         fs::write(&left, "left").unwrap();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recording_is_refused_with_the_line() {
+    fn invalid_recordings_are_refused_with_the_line() {
         let begins = "expected a recording, which begins with the line time_us,volume,op,offset,length,flags";
         assert_eq!(all("").unwrap_err(), format!("recording, line 0: found \"\", {begins}"));
         assert_eq!(all("1,a,R,0,1\n").unwrap_err(), format!("recording, line 1: found \"1,a,R,0,1\", {begins}"));

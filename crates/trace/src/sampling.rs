@@ -452,7 +452,7 @@ mod tests {
     /// Accesses to block 1, which is hot, between those to others; the sample has blocks 2 and 3. The results are from
     /// an LRU stack by hand.
     #[test]
-    fn hot_accesses_are_counted_and_know_what_lies_between() {
+    fn hot_accesses_are_counted_with_their_distances() {
         let mut notes = HotNotes::new(0.5);
         notes.seek(&mut [vec![1; 8], vec![4; 7]].concat());
         assert_eq!(notes.blocks().collect::<Vec<_>>(), [1]);

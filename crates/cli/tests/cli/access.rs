@@ -191,7 +191,7 @@ fn after<'a>(log: &'a str, text: &str) -> &'a str {
 }
 
 #[test]
-fn each_interface_lets_each_credential_do_what_the_threat_model_says() {
+fn permissions_match_the_threat_model() {
     assert!(rustix::process::geteuid().is_root(), "expected to run as root");
     let host = Host::new();
     let server = host.serve("one", "");

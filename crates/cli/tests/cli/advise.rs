@@ -93,7 +93,7 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
 
 /// The cost follows the catalogue: 480 GB at 0.16 per GB and a quarter of a GiB of RAM at 5 per GiB.
 #[test]
-fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
+fn the_cheapest_purchase_of_the_example_has_the_catalogues_price() {
     let advice = ask(cut(), &["--latency", "20ms", "--years", "0", "--devices", many_disks()]);
     assert_eq!(advice["cache"]["cost"].as_f64().unwrap(), 480.0 * 0.16 + 0.25 * 5.0);
     let cautions = advice["cautions"].to_string();
@@ -104,7 +104,7 @@ fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
 }
 
 #[test]
-fn no_answer_says_what_is_nearest_and_which_target_to_relax() {
+fn without_an_answer_the_nearest_cache_and_a_target_to_relax_are_named() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("flashwise.toml").to_str().unwrap().to_owned();
     let devices = many_disks();
@@ -130,7 +130,7 @@ fn no_answer_says_what_is_nearest_and_which_target_to_relax() {
 
 /// The four disks of the example catalogue cannot do the work of the trace: the first sentence has the factor.
 #[test]
-fn disks_that_cannot_keep_up_are_what_the_first_sentence_names() {
+fn the_first_sentence_names_overloaded_disks() {
     let arguments = [&["advise", cut(), "--latency", "6ms", "--years", "0"], &WAY[..]].concat();
     let (told, err, code) = run(&project(), &arguments);
     assert_eq!((err.as_str(), code), ("flashwise: no cache here meets 6 ms\n", 1));
@@ -145,7 +145,7 @@ fn disks_that_cannot_keep_up_are_what_the_first_sentence_names() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
+fn invalid_questions_are_refused() {
     let folder = TempDir::new().unwrap();
     let catalogue = folder.path().join("ours.toml").to_str().unwrap().to_owned();
     std::fs::write(&catalogue, "[storage]\ndevice = \"hdd\"\n[ram]\nprice-per-gib = 1\nsizes = \"1GiB\"\n").unwrap();
@@ -197,7 +197,7 @@ fn a_configuration_is_not_replaced_unasked() {
 
 /// Without writes, no data is only on flash. So the write mode that never keeps any there is equally good.
 #[test]
-fn what_is_only_read_is_not_written_back() {
+fn a_trace_of_reads_needs_no_write_back() {
     let folder = TempDir::new().unwrap();
     let generate = ["trace", "generate", "--read-share", "1", "--blocks", "5000", "--accesses", "20000", "reads.arrow"];
     succeed(folder.path(), &generate);
@@ -218,7 +218,7 @@ fn what_is_only_read_is_not_written_back() {
 /// The price of flash for all data is that of the cheapest cache without its RAM. So no cache is bought, even if one
 /// meets the targets.
 #[test]
-fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_the_answer() {
+fn without_a_purchase_no_configuration_is_written() {
     let folder = TempDir::new().unwrap();
     let catalogue = "currency = \"USD\"\n[storage]\ndevice = \"hdd\"\ndevices = 4\ndata-gb = 1\n[ram]\nprice-per-gib = \
         5\nsizes = \"64MiB\"\n\
@@ -239,7 +239,7 @@ fn where_no_cache_is_bought_no_configuration_is_written_and_no_cache_is_called_t
 
 /// In write-back, RAM answers writes. That is quick, but not free.
 #[test]
-fn a_trace_of_writes_alone_is_not_said_to_take_no_time() {
+fn a_trace_of_writes_has_a_latency_above_zero() {
     let folder = TempDir::new().unwrap();
     succeed(
         folder.path(),

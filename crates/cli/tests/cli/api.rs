@@ -44,7 +44,7 @@ fn commands_find_the_socket_of_a_server_that_was_given_no_address() {
 
 /// A bad configuration is refused before the start, with file and key, and is not changed.
 #[test]
-fn what_cannot_work_is_found_by_check_config_with_file_and_key() {
+fn check_config_names_file_and_key_of_errors() {
     let folder = folder("");
     let path = folder.path();
     std::fs::write(path.join("file"), "precious").unwrap();

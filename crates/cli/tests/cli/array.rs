@@ -166,7 +166,7 @@ fn arrivals_that_cannot_be_are_refused() {
 
 /// The bundled trace takes 180 s and has 1,126,563 accesses.
 #[test]
-fn epochs_of_an_array_add_up_and_tell_what_was_decided() {
+fn epochs_of_an_array_add_up_and_have_decisions() {
     let folder = folder();
     let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--epoch", "100000"];
     let rules =
@@ -218,7 +218,7 @@ fn epochs_of_an_array_add_up_and_tell_what_was_decided() {
 
 /// The report also has the policy without a rule, and auto's candidates. The printed rows are only the requested runs.
 #[test]
-fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
+fn a_report_of_an_array_has_sweeps_rules_and_the_candidates_of_auto() {
     let folder = folder();
     let trace = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--json"];
     let rules =

@@ -232,7 +232,7 @@ h.shutdown()
 ";
 
 #[test]
-fn a_volume_for_certificates_is_there_for_their_clients_alone() {
+fn a_volume_for_certificates_is_open_only_to_their_clients() {
     let setting = Setting::new();
     setting.configure(ASSIGNED, true, true);
     let server = setting.serve();
@@ -343,7 +343,7 @@ fn sessions_end_whose_right_is_changed_while_the_server_runs() {
 }
 
 #[test]
-fn where_nobody_shows_a_certificate_none_is_named() {
+fn without_client_certificates_none_is_named() {
     let setting = Setting::new();
     setting.configure(ASSIGNED, true, false);
     let error = fail(setting.path(), &["serve", "flashwise.toml"], 2);
@@ -417,7 +417,7 @@ fn an_assignment_follows_a_volume_to_its_new_name() {
 
 /// A new logical disk has no rules, even if an earlier disk of its name had some.
 #[test]
-fn a_new_logical_disk_is_not_what_a_forgotten_one_was() {
+fn a_new_logical_disk_inherits_nothing() {
     let setting = Setting::new();
     setting.configure("assign = [\"ld tls:client\"]", false, true);
     let said = json!({ "ld": [{ "initiator": "tls:db.example" }] });

@@ -64,7 +64,7 @@ fn each_layout_tells_its_figures_and_they_add_up() {
 }
 
 #[test]
-fn a_table_csv_and_a_warm_up_are_told_too() {
+fn tables_csv_and_warm_ups_report_progress() {
     let folder = folder();
     let size = ["simulate", "trace.csv", "--layout", "wlfc", "--size", "64MiB", "--warmup", "50%"];
     let table = succeed(folder.path(), &size);
@@ -77,7 +77,7 @@ fn a_table_csv_and_a_warm_up_are_told_too() {
 
 /// Every refusal says which option, and why.
 #[test]
-fn what_means_nothing_is_refused_with_its_reason() {
+fn meaningless_settings_are_refused_with_a_reason() {
     let folder = folder();
     let cases: [(&[&str], &str); 20] = [
         (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),

@@ -132,7 +132,7 @@ fn a_capture_that_sees_nothing_says_so() {
 }
 
 #[test]
-fn what_is_no_device_or_would_record_itself_is_refused() {
+fn other_files_and_recordings_of_themselves_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let err = fail(folder.path(), &["capture", "/dev/null"], 2);
     assert_eq!(err, "flashwise: /dev/null: found no block device, expected one such as /dev/sdb\n");

@@ -180,7 +180,7 @@ fn nbdsh(setting: &Setting, script: &str) -> String {
 /// Requests of 64 KiB are refused, until the rule goes; one of 4 KiB is not. In `write-back` a write reaches flash by a
 /// flush.
 #[test]
-fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
+fn rejected_blocks_are_not_on_flash_and_read_correctly() {
     for mode in ["write-back", "write-through"] {
         let keys = format!("{KEYS}\npolicy = \"lru\"\nadmission = \"size:max=16KiB\"\nwrite-mode = \"{mode}\"");
         let setting = Setting::new(SIZE, &keys);
@@ -291,7 +291,7 @@ h.flush()",
 
 /// The recording has each request of qemu-io, and `simulate` reads it.
 #[test]
-fn what_clients_ask_for_is_recorded() {
+fn requests_of_clients_are_recorded() {
     let place = tempfile::tempdir().unwrap();
     let trace = place.path().join("requests.csv");
     let setting = Setting::with(&format!("record = {:?}", text(&trace)), SIZE, KEYS);

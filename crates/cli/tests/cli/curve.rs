@@ -15,7 +15,7 @@ fn number(row: &Value, key: &str) -> f64 {
 const TRACE: &str = "traces/netsfs.csv.zst";
 
 #[test]
-fn the_lru_curve_is_what_simulate_says_of_lru_at_every_size() {
+fn the_lru_curve_matches_simulate_at_every_size() {
     for warmup in ["0", "10%"] {
         let sizes = ["--size", "0.01%,1%..100%:9%,100%,64MiB,77", "--warmup", warmup, "--json"];
         let curve = rows(&[&["curve", TRACE], &sizes[..]].concat());
@@ -72,7 +72,7 @@ fn a_sample_tells_of_the_whole_trace() {
 }
 
 #[test]
-fn an_accuracy_is_reached_and_said() {
+fn an_accuracy_is_reached_and_reported() {
     let options = ["--accuracy", "2%", "--sample-by", "groups", "--sample-seed", "3", "--json"];
     let rows = rows(&[&["simulate", TRACE, "--policy", "lru", "--size", "50%"], &options[..]].concat());
     assert!(number(&rows[0], "hit_ratio_margin") <= 0.02);
@@ -99,7 +99,7 @@ fn a_report_of_a_sample_has_errors_and_no_reuse_distances() {
 /// RAM, a rule before devices, flash that wears, and an algorithm that knows the future: 10 % and everything differ by
 /// less than a fifth.
 #[test]
-fn what_stands_around_a_policy_is_as_much_smaller() {
+fn all_parts_scale_with_the_sample() {
     let cases: [(&[&str], &[&str]); 3] = [
         (&["--policy", "lru", "--ram", "64MiB"], &["hit_ratio", "flash_writes_blocks", "ram_bytes"]),
         (
@@ -154,7 +154,7 @@ fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
 }
 
 #[test]
-fn what_a_sample_cannot_tell_is_refused() {
+fn unknown_figures_of_a_sample_are_refused() {
     let folder = project();
     let refused = |arguments: &[&str], what: &str| {
         let error = fail(&folder, &[&["simulate", TRACE, "--size", "10%"], arguments].concat(), 2);
@@ -173,7 +173,7 @@ fn what_a_sample_cannot_tell_is_refused() {
 }
 
 #[test]
-fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
+fn a_page_of_curves_has_charts_with_explanations() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, page) = (project().join(TRACE), folder.path().join("curve.html"));
     let arguments = ["--policy", "lru,larc", "--sample", "10%", "--size", "10%..100%:10%", "--html"];
@@ -190,7 +190,7 @@ fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
 
 /// The curve and the simulation have the same caveats about a sample, and those about unscaled policies at every size.
 #[test]
-fn a_sample_says_what_it_cannot_tell() {
+fn a_sample_names_its_unknown_figures() {
     let small = ["curve", TRACE, "--policy", "lru", "--size", "10%", "--sample", "0.1%"];
     let out = succeed(&project(), &small);
     assert!(

@@ -203,7 +203,7 @@ fn absent(command: &str) -> Option<String> {
 
 /// Commands that take too long to be run here name targets, packages and tests that are there.
 #[test]
-fn every_command_for_developers_names_what_is_there() {
+fn commands_for_developers_name_existing_files_and_tests() {
     let mut commands = 0;
     for name in documents() {
         let markdown = std::fs::read_to_string(project().join(&name)).unwrap();

@@ -58,7 +58,7 @@ fn caching(setting: &Setting, export: &str) -> Value {
 
 /// nbdcopy is denied, this process is not. The recording has nbdcopy's requests, and a replay gives the same figures.
 #[test]
-fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
+fn a_denied_program_fills_nothing_and_reads_and_writes_correct_data() {
     for mode in ["write-back", "write-through"] {
         let place = tempfile::tempdir().unwrap();
         let record = format!("record = \"{}\"", place.path().join("requests.csv").display());

@@ -152,7 +152,7 @@ fn surplus_fields_are_errors_and_empty_ones_are_not() {
 }
 
 #[test]
-fn dates_hexadecimal_offsets_and_other_delimiters_are_read_and_said() {
+fn dates_hexadecimal_offsets_and_other_delimiters_are_read_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let write = |text: &str| fs::write(folder.path().join("t.csv"), text).unwrap();
     write("time|op|lba|sectors\n2024-01-31T12:00:00Z|R|0x8|8\n2024-01-31 13:01:00+01:00|W|16.0|8\n");

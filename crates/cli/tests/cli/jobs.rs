@@ -142,7 +142,7 @@ fn jobs_of_all_kinds_run_together() {
 }
 
 #[test]
-fn what_is_no_job_is_refused_and_nothing_is_run() {
+fn invalid_jobs_are_refused_and_nothing_runs() {
     let folder = folder();
     std::fs::write(folder.path().join("job.json"), r#"{"policy": "lru", "size": "10%"}"#).unwrap();
     let misuse = |options: &[&str]| fail(folder.path(), &[&["simulate", "one.csv"], options].concat(), 2);
@@ -309,7 +309,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn lines_are_added_to_files_of_rows_alone() {
+fn lines_are_only_added_to_files_of_rows() {
     let folder = folder();
     let refused = |more: &[&str], code: i32| {
         fail(folder.path(), &[&["simulate", "one.csv", "--policy", "lru", "--size", "1%"], more].concat(), code)

@@ -177,7 +177,7 @@ fn kill_and_verify(keys: &str, kills: u64, seed: u64) -> Result<Verifier, String
 const KEYS: &str = "flash-size = \"12MiB\"\nerase-unit = \"256KiB\"\nram = \"2MiB\"\nsequential-bypass = 0";
 
 #[test]
-fn what_was_flushed_survives_kill_9() {
+fn flushed_data_survives_kill_9() {
     let (kills, seed) = (setting("FLASHWISE_KILLS", 20), setting("FLASHWISE_SEED", 1));
     for (mode, share) in [("write-back", 6), ("write-through", 2), ("write-around", 2)] {
         let keys = format!("{KEYS}\nwrite-mode = \"{mode}\"");
@@ -190,7 +190,7 @@ fn what_was_flushed_survives_kill_9() {
 
 /// The same with the layout of buckets.
 #[test]
-fn what_wlfc_flushed_survives_kill_9() {
+fn data_flushed_by_wlfc_survives_kill_9() {
     let (kills, seed) = (setting("FLASHWISE_KILLS", 20), setting("FLASHWISE_SEED", 1));
     let keys = "flash-size = \"12MiB\"\nerase-unit = \"256KiB\"\nlayout = \"wlfc\"";
     for (name, more) in [("a file", ""), ("zones", "\nflash-zones = \"size=256KiB,max-active=8,max-open=8\"")] {

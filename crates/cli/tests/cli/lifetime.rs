@@ -40,7 +40,7 @@ fn an_option_goes_before_the_file_and_storage_without_wear_is_unlimited() {
 
 /// A very long lifetime is shown as "more than"; JSON has the number.
 #[test]
-fn more_than_a_thousand_years_are_told_as_that() {
+fn more_than_a_thousand_years_are_not_counted() {
     let folder = TempDir::new().unwrap();
     let idle = "read-mb-per-s=0.001,write-mb-per-s=0.0001,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%";
     let options = ["lifetime", "--cache", "slc", "--storage", "mlc:devices=3", "--workload", idle];
@@ -72,7 +72,7 @@ fn devices_are_listed_within_the_width_of_the_terminal() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_line_and_key() {
+fn errors_name_file_line_and_key() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("study.toml"), "[cache]\ndevice = \"slc\"\ndevices = -1\n").unwrap();
     let message = fail(folder.path(), &["lifetime", "study.toml"], 2);

@@ -36,7 +36,7 @@ fn without_a_target_make_names_every_target_and_compiles_nothing() {
 }
 
 #[test]
-fn install_stays_below_its_prefix_and_uninstall_keeps_the_configuration_alone() {
+fn install_stays_below_its_prefix_and_uninstall_keeps_only_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let program = concat!("PROGRAM=", env!("CARGO_BIN_EXE_flashwise"));

@@ -45,7 +45,7 @@ fn clients_that_write_much_at_a_time_take_no_more_than_the_bound() {
 }
 
 #[test]
-fn clients_that_take_and_send_nothing_do_not_fill_memory_and_starve_nobody() {
+fn stalled_clients_neither_fill_memory_nor_starve_others() {
     let keys = "flash-size = \"64MiB\"\nram = \"16MiB\"\ndirect-io = false\n[limits]\nmemory-max = \"64MiB\"\n";
     let setting = Setting::new(256 << 20, keys);
     let server = setting.serve();

@@ -100,7 +100,7 @@ fn rows_of_jsonl_are_not_read_from_pipes_and_devices() {
 
 /// Standard output has one thing, and what else would be shown there is not.
 #[test]
-fn an_output_that_is_standard_output_is_alone_there() {
+fn nothing_else_is_printed_to_an_output_on_standard_output() {
     let folder = table_i();
     let simulate = ["simulate", "table1.csv", "--policy", "lru", "--size", "4"];
     let with = |more: &[&str]| run(folder.path(), &[&simulate[..], more].concat());
@@ -146,7 +146,7 @@ fn a_failed_run_leaves_the_old_file_and_a_link_stays_a_link() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named_before_anything_runs() {
+fn unwritable_outputs_are_named_before_anything_runs() {
     let folder = table_i();
     let path = folder.path();
     std::fs::write(path.join("jobs"), "policy=lru size=4").unwrap();
@@ -179,7 +179,7 @@ fn what_cannot_be_written_is_named_before_anything_runs() {
 }
 
 #[test]
-fn standard_output_that_is_full_is_named_and_a_pipe_that_nobody_reads_is_a_failure() {
+fn a_full_standard_output_is_named_and_a_closed_pipe_is_a_failure() {
     let folder = table_i();
     for line in ["policies", "--help", "--version", "trace export table1.csv", "trace export table1.csv /dev/stdout"] {
         let (_, err, code) = shell(folder.path(), &format!("\"$FLASHWISE\" {line} >/dev/full"));

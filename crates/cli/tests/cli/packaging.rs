@@ -52,7 +52,7 @@ fn assert_has_notices(documents: &Path) {
 /// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions
 /// are our own.
 #[test]
-fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
+fn tarball_and_deb_are_complete_and_reproducible() {
     let (program, here) = ("/bin/true", env!("CARGO_BIN_EXE_flashwise"));
     let made = [1, 2].map(|_| {
         let folder = tempfile::tempdir().unwrap();

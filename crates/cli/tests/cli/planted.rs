@@ -4,7 +4,7 @@
 use crate::common::{project, succeed};
 
 #[test]
-fn what_is_planted_is_listed() {
+fn planted_rows_are_listed() {
     let listed = succeed(&project(), &["policies"]);
     let (policies, rules) = listed.split_once("Admission rules").unwrap();
     for part in [policies, rules] {
@@ -14,7 +14,7 @@ fn what_is_planted_is_listed() {
 }
 
 #[test]
-fn what_is_planted_runs() {
+fn planted_rows_run() {
     let simulate = |policy: &str, admission: &str| {
         let trace = "traces/netsfs.csv.zst";
         let json = succeed(

@@ -182,7 +182,7 @@ fn a_running_server_makes_a_pool_which_is_served_at_once_and_after_each_restart(
 }
 
 #[test]
-fn what_pools_are_made_of_is_kept_whatever_happens_to_the_file() {
+fn definitions_of_pools_survive_damage_of_the_file() {
     let (folder, _) = folder(true);
     let path = folder.path();
     bare(path);
@@ -436,7 +436,7 @@ fn a_pool_that_was_made_is_deleted_and_its_disks_are_free() {
 /// If the server is killed while it deletes a pool, the disks are blank after the next start. A pool that is not served
 /// can be forgotten.
 #[test]
-fn a_deletion_that_was_interrupted_goes_on_and_what_is_not_served_can_be_forgotten() {
+fn an_interrupted_deletion_resumes_and_unserved_pools_can_be_forgotten() {
     let (folder, _) = folder(true);
     let path = folder.path();
     let settings = bare(path);
@@ -562,7 +562,7 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
 }
 
 #[test]
-fn disks_are_listed_with_what_is_against_their_use() {
+fn disks_are_listed_with_reasons_against_their_use() {
     let (folder, _) = folder(false);
     let path = folder.path();
     std::fs::write(path.join("b.img"), vec![1; MIB as usize]).unwrap();

@@ -70,7 +70,7 @@ fn the_cache_of_a_pool_is_detached_offline_whole_or_damaged() {
 
 /// Requests to a pool are recorded like those of a volume.
 #[test]
-fn what_is_asked_of_a_pool_is_recorded() {
+fn requests_to_a_pool_are_recorded() {
     let (folder, _) = folder(true);
     let path = folder.path();
     succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
@@ -219,7 +219,7 @@ fn a_change_that_is_refused_changes_nothing() {
 /// A pool that lacks a disk is not served, its other disks stay as they are, and the other pool is served. A name that
 /// is taken stops the start.
 #[test]
-fn a_pool_that_lacks_a_disk_is_left_alone_and_another_is_served() {
+fn a_pool_without_a_disk_stays_unchanged_and_another_is_served() {
     let (folder, _) = folder(true);
     let path = folder.path();
     let disks = ["a.img", "b.img", "c.img", "d.img", "e.img"];
@@ -253,7 +253,7 @@ fn a_pool_that_lacks_a_disk_is_left_alone_and_another_is_served() {
 
 /// A pool that a running server made and that lacks its flash at the next start is not served, and the others are.
 #[test]
-fn what_a_made_pool_lacks_keeps_no_other_from_being_served() {
+fn a_created_pool_without_its_disks_does_not_stop_others() {
     let (folder, _) = folder(true);
     let path = folder.path();
     bare(path);

@@ -82,7 +82,7 @@ fn every_operation_comes_back_as_it_was_recorded() {
 /// Two reads and two writes among 18 requests. Requests 0 to 3 begin at blocks 0 to 3. The first has one block; the
 /// others are 1 to 3 bytes longer and touch two. That makes 7 accesses to 5 blocks.
 #[test]
-fn the_program_asks_what_if_of_a_recording() {
+fn the_program_replays_a_recording_with_other_settings() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.zst");
     let recorder = Recorder::start(&path, LIMITS, &["db".to_owned(), "logs".to_owned()]).unwrap();

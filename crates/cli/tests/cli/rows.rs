@@ -92,7 +92,7 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn rows_of_every_mode_are_what_they_were() {
+fn rows_of_every_mode_are_unchanged() {
     let mut files: Vec<_> =
         fs::read_dir(project().join("tests/rows")).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();

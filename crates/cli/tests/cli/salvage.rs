@@ -157,7 +157,7 @@ fn the_last_units_of_the_log_are_missed_after_a_kill() {
 const SALVAGE: [&str; 6] = ["detach", "--salvage", "--backend", "disk.img", "--flash", "cache.img"];
 
 #[test]
-fn what_is_not_certain_is_listed_and_given_up_by_a_word_only() {
+fn uncertain_blocks_are_listed_and_dropped_only_on_request() {
     let setting = left_behind(true);
     setting.spoil_footers();
     setting.change(HEADER, |bytes| bytes.fill(0));
@@ -306,7 +306,7 @@ fn a_copy_of_the_backend_is_refused_with_salvage_too() {
 
 /// A volume whose flash, or backend, is not there keeps no other from being detached, by its name or with all.
 #[test]
-fn what_cannot_be_detached_keeps_no_other_from_it() {
+fn a_failed_detach_does_not_stop_others() {
     for (away, told) in [("cache.img", "/cache.img: "), ("disk.img", "/disk.img: ")] {
         let more = |name: &str| {
             format!(
@@ -350,7 +350,7 @@ fn what_cannot_be_detached_keeps_no_other_from_it() {
 }
 
 #[test]
-fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
+fn a_cache_is_wiped_after_its_contents_were_shown() {
     let setting = left_behind(false);
     let wipe = ["wipe", "--flash", "cache.img", "--backend", "disk.img"];
     let (out, error) = setting.fails(&wipe, 2);

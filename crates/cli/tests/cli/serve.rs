@@ -60,7 +60,7 @@ fn content(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backend_after_detach() {
+fn writes_survive_sigterm_and_kill_and_reach_the_backend_by_a_detach() {
     let folder = folder();
     let path = folder.path();
     let bytes = content(1);
@@ -241,7 +241,7 @@ fn misuse_ends_with_2_and_says_what_to_do() {
 
 /// Permanent errors: systemd does not retry, because of `RestartPreventExitStatus=2`.
 #[test]
-fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
+fn permanent_errors_exit_with_2_and_name_the_volume() {
     let folder = folder();
     let path = folder.path();
     serve(path).end();
@@ -335,7 +335,7 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
 
 /// A disk with foreign data is not accepted as blank, nor a part of a pool or a cache as a backend.
 #[test]
-fn what_holds_something_is_taken_neither_for_a_flash_nor_for_a_backend() {
+fn devices_with_contents_become_neither_flash_nor_backend() {
     let folder = folder();
     let path = folder.path();
     let with = |backend: &str, flash: &[&str]| {
@@ -533,7 +533,7 @@ fn status_is_a_page_for_people_or_json_over_tcp_and_unix_sockets() {
 }
 
 #[test]
-fn flush_set_and_detach_ask_what_the_api_expects() {
+fn flush_set_and_detach_match_the_api() {
     let folder = folder();
     let path = folder.path();
     flashwise_testing::write_private(path.join("token"), "secret\n");

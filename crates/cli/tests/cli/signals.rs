@@ -164,7 +164,7 @@ fn sighup_reloads_certificates_and_token_and_loses_nothing() {
 
 /// Standard error is a pipe without a reader, like that of a closed terminal.
 #[test]
-fn no_signal_but_those_to_end_ends_a_server_that_nobody_listens_to() {
+fn only_signals_to_end_stop_a_server_without_readers() {
     let setting = Setting::new(8 << 20, VOLUME_KEYS);
     let mut command = flashwise(setting.directory.path(), &["serve", "flashwise.toml"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -193,7 +193,7 @@ fn no_signal_but_those_to_end_ends_a_server_that_nobody_listens_to() {
 
 /// With flags, there is the token to reload.
 #[test]
-fn sighup_reloads_what_flags_name() {
+fn sighup_reloads_the_files_of_flags() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     File::create(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();

@@ -53,7 +53,7 @@ fn slow(folder: &TempDir) {
 
 /// Tables, lists and sentences: on a terminal no line is broken within a word.
 #[test]
-fn what_is_printed_fits_the_terminal() {
+fn output_fits_the_terminal() {
     let folder = folder();
     slow(&folder);
     let commands: [&[&str]; 6] = [
@@ -226,7 +226,7 @@ fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() 
 /// A file system of 64 KiB, mounted by root in a private namespace, so that files do not fit.
 #[cfg(feature = "device-tests")]
 #[test]
-fn what_was_found_is_told_where_a_file_cannot_be_written() {
+fn results_are_printed_if_a_file_cannot_be_written() {
     let folder = folder();
     slow(&folder);
     std::fs::create_dir(folder.path().join("full")).unwrap();
@@ -460,7 +460,7 @@ fn wear_that_cannot_be_simulated_is_refused() {
 }
 
 #[test]
-fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
+fn pareto_marks_the_frontier_below_the_best_possible() {
     let folder = folder();
     let arguments = ["pareto", "traces/netsfs.csv.zst", "--ram", "0", "--erase-unit", "256KiB", "--size", "2%,10%"];
     let policies = ["--policy", "lru", "--policy", "larc", "--policy", "pannier"];
@@ -583,7 +583,7 @@ fn the_rule_that_a_report_recommends_is_one_that_serve_takes() {
 }
 
 #[test]
-fn who_asks_for_more_is_told_how_the_result_came_about() {
+fn verbose_output_explains_the_result() {
     let told = |more: &[&str]| {
         let (_, err, code) = run(
             &project(),

@@ -133,7 +133,7 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
 
 /// Caches that take no rule appear once beside those with rules, if the list has none.
 #[test]
-fn rules_are_held_against_what_takes_none() {
+fn rules_are_compared_with_runs_without_one() {
     let folder = folder();
     let options = ["--size", "400", "--ram", "0", "--erase-unit", "16KiB", "--policy", "m+,lru,ripq+:sections=2"];
     let both = [&options[..], &["--admission", "none", "--admission", "probability:p=0.3"]].concat();

@@ -99,7 +99,7 @@ fn a_page_compares_the_policies_of_a_sweep() {
 }
 
 #[test]
-fn a_sweep_runs_what_is_not_there() {
+fn a_sweep_runs_missing_jobs() {
     let folder = folder(3, "20000");
     let path = folder.path();
     let status = || succeed(path, &["sweep", "status", "plan.toml"]);
@@ -149,7 +149,7 @@ fn an_accuracy_that_takes_the_whole_trace_says_so() {
 }
 
 #[test]
-fn a_bad_trace_costs_its_task_alone() {
+fn a_bad_trace_fails_only_its_task() {
     let folder = folder(2, "20000");
     let path = folder.path();
     std::fs::write(path.join("bad.csv"), "nothing\n").unwrap();
@@ -185,7 +185,7 @@ fn worker_of(parent: u32) -> Option<i32> {
 }
 
 #[test]
-fn a_worker_that_is_killed_costs_its_task_alone() {
+fn a_killed_worker_fails_only_its_task() {
     let folder = folder(4, "300000");
     let path = folder.path();
     let arguments = ["sweep", "plan.toml", "--workers", "2", "--threads", "1", "--keep-going"];
@@ -207,7 +207,7 @@ fn a_worker_that_is_killed_costs_its_task_alone() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn invalid_plans_are_refused() {
     let folder = folder(1, "2000");
     let path = folder.path();
     for (change, said) in [

@@ -423,7 +423,7 @@ fn misuse_ends_with_2_and_failures_with_1_and_nothing_is_written() {
 }
 
 #[test]
-fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
+fn skipped_records_are_reported_and_reading_ends_at_a_cut() {
     let folder = folder();
     fs::write(folder.path().join("bad.csv"), format!("{TWO_VOLUMES}not a request\n")).unwrap();
     let lenient = ["trace", "convert", "bad.csv", "out.arrow", "--format", "msr", "--lenient"];

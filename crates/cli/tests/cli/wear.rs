@@ -79,7 +79,7 @@ fn every_byte_of_ram_is_accounted_for() {
 
 /// Rates and lifetimes from less than a day are marked in tables, and rows say from how short a time they come.
 #[test]
-fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
+fn extrapolated_figures_are_marked() {
     let folder = tempfile::tempdir().unwrap();
     // The same 4,000 requests within a minute, and within more than a day.
     for (name, step_us) in [("minute.csv", 15_000_u64), ("days.csv", 30_000_000)] {
@@ -139,7 +139,7 @@ fn a_refusal_says_its_cause_once() {
 
 /// An array's lifetime comes from the trace's times, and is not said where these are not in order.
 #[test]
-fn a_lifetime_from_times_that_are_refused_is_not_said_but_why() {
+fn invalid_times_give_a_reason_instead_of_a_lifetime() {
     let folder = tempfile::tempdir().unwrap();
     // Each request half a minute before the one before.
     let mut text = String::from("time,op,offset,length\n");

@@ -112,7 +112,7 @@ fn the_notebook_runs() {
 
 /// Every public name has its types and docs, and none is there that is not.
 #[test]
-fn stubs_name_what_there_is() {
+fn stubs_match_the_module() {
     run("stubs.py", &[&project().join("crates/python/python/flashwise/_flashwise.pyi")]);
 }
 

@@ -212,7 +212,7 @@ fn it_runs_on_zones() {
 }
 
 #[test]
-fn what_is_of_the_log_is_refused_by_name() {
+fn settings_of_the_log_are_refused_by_name() {
     let cases = [
         ("write-mode = \"write-through\"", "write-mode: layout wlfc supports only write-back"),
         ("policy = \"lru\"", "policy: layout wlfc has no such setting"),

@@ -446,7 +446,7 @@ mod tests {
 
     /// As long as old blocks hit, blocks that hardly hit are rejected under any budget.
     #[test]
-    fn what_is_never_hit_does_not_drive_out_what_is() {
+    fn blocks_without_hits_do_not_displace_others() {
         let mut rule = rule("writes-per-day=1000000,interval=1s", 100);
         rule.all = Sums { examples: 1000.0, hits: 100.0, writes: 1000.0 };
         for class in &mut rule.classes {
@@ -468,7 +468,7 @@ mod tests {
     /// blocks, a budget of 0.432 writes per day is 5 blocks per second, a quarter of the small ones. 1.728 is 20, all
     /// of these; 3.456 is 40, and a third of the large ones; 9 is all.
     #[test]
-    fn what_was_hit_is_admitted_first() {
+    fn hit_blocks_are_admitted_first() {
         let cases = [
             ("0.432", 30..70, 0..1),
             ("1.728", 195..201, 0..1),

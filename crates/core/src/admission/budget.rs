@@ -163,7 +163,7 @@ mod tests {
     /// has 60 blocks, and 60 may be written in the next. After ten more minutes with 20 written it has 640: 60 + (640 -
     /// 60) / 2. After a year it has one day's share.
     #[test]
-    fn what_is_saved_may_be_spent_and_no_more() {
+    fn only_saved_credit_is_spent() {
         const MINUTE_US: u64 = super::MINUTE_US as u64;
         let rule: Spec = "baleen".parse().unwrap();
         let mut budget = Budget::of(rule.info().parameters, rule.options(), 86_400).unwrap();
@@ -187,7 +187,7 @@ mod tests {
 
     /// 86,400 blocks a day are one a second.
     #[test]
-    fn a_limit_takes_what_was_saved_and_not_what_comes() {
+    fn a_limit_takes_saved_credit_and_not_future_credit() {
         let rule: Spec = "write-budget".parse().unwrap();
         let mut budget = Budget::of(rule.info().parameters, rule.options(), 86_400).unwrap();
         budget.tick(0);

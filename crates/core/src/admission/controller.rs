@@ -334,7 +334,7 @@ mod tests {
     ///
     /// Half of the reads hit: L = (10 + 100) / 2.
     #[test]
-    fn lifetime_is_what_is_left_over_the_smoothed_rate() {
+    fn lifetime_is_the_remaining_endurance_over_the_smoothed_rate() {
         let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 1);
         controller.weigh(&[estimate(50.0, 1000.0, 20.0)], 10.0, 1.0);
         near(controller.figures()[0].lifetime_years, years(10_000.0));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_candidate_meets_the_target_the_fastest_is_taken_and_where_none_meets_the_budget_the_most_sparing() {
+    fn without_a_valid_candidate_the_fastest_or_most_sparing_is_taken() {
         let candidates = [estimate(50.0, 1000.0, 0.0), estimate(90.0, 10_000.0, 0.0), estimate(10.0, 20.0, 0.0)];
         let choose = |latency_us_max, writes_per_day_max, excess_us| {
             let aim = Aim { latency_us_max, writes_per_day_max, ..aim(Objective::LatencyOverLifetime) };
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worn_out_costs_more_than_anything_and_what_is_idle_nothing() {
+    fn worn_out_devices_cost_most_and_idle_ones_nothing() {
         let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
         // 1,000 writes of each cell in the first timeframe: no endurance is left in the second.
         for _ in 0..2 {

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_a_list_does() {
+    fn it_matches_a_list() {
         for (len_max, keys) in [(0, 3), (1, 2), (1, 1), (2, 2), (20, 15), (20, 21), (20, 60)] {
             does_what_a_list_does(Dense::new(0), len_max, keys, |key| key);
             does_what_a_list_does(Hashed::<u64>::new(), len_max, keys, |key| u64::from(key) << 20);

@@ -99,7 +99,7 @@ mod tests {
 
     /// Ten misses a second for five days, and a budget of one a second: all of it is used, spread over each hour.
     #[test]
-    fn what_is_written_keeps_to_the_budget_and_uses_it() {
+    fn writes_use_the_budget_and_stay_within_it() {
         let options = Options::default_of(INFO.parameters);
         let budget = Budget::of(INFO.parameters, &options, 86_400);
         let mut cache =

@@ -203,7 +203,7 @@ fn compare<I: Index<Key = u32>>(index: I, slots: u32) {
 }
 
 #[test]
-fn lists_and_slots_do_what_queues_and_maps_do_with_either_index() {
+fn lists_and_slots_match_queues_and_maps_with_either_index() {
     compare(Dense::new(KEYS as usize), 0);
     for slots in [0, 1, 2, 7, 20, 60] {
         compare(Hashed::new(), slots);

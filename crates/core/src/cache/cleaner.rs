@@ -564,7 +564,7 @@ mod tests {
     /// Block 7 is written back while a part of it is rewritten. The data of that part is missing, and the unit with the
     /// old copy will be reset.
     #[test]
-    fn what_was_written_back_is_not_lost_with_a_write_that_never_came() {
+    fn written_back_blocks_survive_a_write_that_never_came() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
         let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
         let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());

@@ -347,7 +347,7 @@ mod tests {
     /// Block 7 is written back while a newer write of it is appended. The append fails, and then the older content
     /// reaches the backend.
     #[test]
-    fn what_is_written_back_does_not_pass_for_what_was_lost_since() {
+    fn written_back_copies_do_not_replace_lost_ones() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
         let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
         let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
@@ -467,7 +467,7 @@ mod tests {
     /// the loss must survive other writes and resets until a write succeeds. Otherwise the backend's data would be
     /// mistaken for the flushed data.
     #[test]
-    fn the_flash_calls_lost_what_nothing_else_has_taken_since() {
+    fn the_flash_lists_unreplaced_blocks_as_lost() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
         for zeroes in [false, true] {
             let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };

@@ -203,7 +203,7 @@ mod tests {
     /// Blocks are overwritten repeatedly while the flash accepts nothing, until the log is a lap ahead. A start uses
     /// their flushed versions, which are not restored. Blocks kept in memory are not lost with the flash.
     #[test]
-    fn what_waits_in_memory_is_not_lost_with_the_flash() {
+    fn waiting_blocks_in_memory_survive_the_flash() {
         let geometry = Geometry { units: 24, unit_pages: 16 };
         let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
         let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());

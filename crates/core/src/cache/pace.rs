@@ -210,7 +210,7 @@ mod tests {
     use crate::layout::containers::Log;
 
     #[test]
-    fn writers_get_what_is_written_back_at_five_sixths_and_wait_no_longer_than_the_longest_pause() {
+    fn writers_get_the_rate_of_write_back_at_five_sixths() {
         let mut pace = Pace { written_back: Rate { per_second: 100.0, ..Rate::default() }, ..Pace::default() };
         // 100 blocks a second: 10 ms each, one after the other.
         assert_eq!(pace.pause_until_us(1, 5.0 / 6.0, 1_000_000), 1_010_000);

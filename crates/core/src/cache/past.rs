@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_waits_until_the_backend_has_taken_all_but_20_ms_of_what_goes_past_the_flash() {
+    fn a_writer_waits_until_at_most_20_ms_of_bypassing_writes_remain() {
         let mut past = Past::default();
         for (rate, blocks, excess_us) in
             [(1000.0, 20, 0), (1000.0, 25, 5_000), (100.0, 4, 0), (100.0, 10, 60_000), (0.0, 5, 1_000_000)]

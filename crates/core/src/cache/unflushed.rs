@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_unflushed_until_its_flush_ends() {
+    fn writes_are_unflushed_until_their_flush_ends() {
         let mut unflushed = Unflushed::new();
         assert!(unflushed.contains(7) && unflushed.begin_flush() && !unflushed.begin_flush());
         unflushed.add(1_000..1_001);

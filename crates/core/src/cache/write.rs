@@ -473,7 +473,7 @@ mod tests {
 
     /// Unknown blocks are not visited one by one: there are four billion.
     #[test]
-    fn a_trim_of_16_tib_takes_no_longer_than_what_is_known_of_them() {
+    fn a_trim_of_16_tib_costs_only_its_cached_blocks() {
         let geometry = Geometry { units: 24, unit_pages: 64 };
         let mut cache =
             LogCache::new(Config::new(geometry, "lru".parse().unwrap()), Log::new(geometry), HashMap::new());

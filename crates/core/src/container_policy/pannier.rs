@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_forward_costs_credit_too() {
+    fn copies_forward_cost_credit() {
         let mut pannier = pannier(4, 2, "epbpd=1,burst=1000%");
         for block in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
             pannier.access(Access::read(block), 0, &mut vec![]);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_covers_what_came_before_it() {
+    fn a_digest_covers_earlier_headers() {
         let digest = Digest::new(3, 9, std::iter::empty());
         assert!(digest.covers(3, 8) && digest.covers(2, 10) && !digest.covers(3, 9) && !digest.covers(4, 0));
     }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_units_do_what_lists_of_blocks_do() {
+    fn open_units_match_lists_of_blocks() {
         for unit_pages in [1, 2, 5, 20] {
             let mut open = OpenUnits::new(3, unit_pages);
             let mut model: [Vec<(u32, Cause, u32)>; 3] = Default::default();

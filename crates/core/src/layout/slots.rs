@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_do_what_a_list_of_blocks_does_with_either_index() {
+    fn slots_match_a_list_of_blocks_with_either_index() {
         for count in [1, 2, 7, 30, 50] {
             compare(Dense::new(BLOCKS as usize), count);
             compare(Hashed::new(), count);

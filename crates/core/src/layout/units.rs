@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn units_do_what_lists_of_blocks_do_with_either_index() {
+    fn units_match_lists_of_blocks_with_either_index() {
         for (unit_count, unit_pages) in [(1, 1), (1, 7), (5, 1), (4, 4), (9, 33), (3, 70)] {
             compare(Dense::new(BLOCKS as usize), unit_count, unit_pages);
             compare(Hashed::new(), unit_count, unit_pages);

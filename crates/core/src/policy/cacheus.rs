@@ -413,7 +413,7 @@ mod tests {
     /// each with the last block first. A `'` marks each use after the first, `n` a new block, `d` a demoted one. Each
     /// row sets the weight of SR-LRU before the access: 1 evicts by SR-LRU, 0 by CR-LFU; a regret moves it by 0.01.
     #[test]
-    fn r_and_sr_follow_what_was_demoted_or_left_too_early() {
+    fn r_and_sr_follow_blocks_demoted_or_evicted_too_early() {
         let options = Options::parse("cacheus", INFO.parameters, "").unwrap();
         let mut cacheus = Cacheus::new(Dense::new(100), 4, &options);
         let (by_lru, by_lfu) = (1.0, 0.0);

@@ -346,7 +346,7 @@ mod tests {
     ///              and no other: the tests of 1 and 5 end without a reference, m_c is 1; 1 goes on in a test,
     ///              and 5 leaves for good
     #[test]
-    fn what_comes_back_in_its_test_becomes_hot() {
+    fn a_block_that_returns_in_its_test_becomes_hot() {
         let options = Options::parse("clock-pro", INFO.parameters, "").unwrap();
         let mut clock = ClockPro::new(Dense::new(100), 3, &options);
         let rows = [

@@ -205,7 +205,7 @@ mod tests {
     ///     6        LFU         5 was used once: H_LFU, at time 13; LRU would choose 4
     ///     5                    regret 0.5^1 for LFU: w_LRU = 1 / (1 + e^-0.5) = 0.62246; 5 has 2 uses
     #[test]
-    fn what_a_policy_evicted_and_is_missed_costs_it_weight() {
+    fn misses_of_its_victims_cost_a_policy_weight() {
         let options = Options::parse("lecar", INFO.parameters, "rate=1,discount=0.25,history=100%").unwrap();
         let mut lecar = Lecar::new(Dense::new(100), 2, &options);
         let (by_lru, by_lfu) = (1.0, 0.0);

@@ -162,7 +162,7 @@ mod tests {
 
     /// Two places, and a block that is accessed once after each 1 and 2: admitting it would evict 1 or 2 each time.
     #[test]
-    fn what_is_accessed_once_passes_it_by() {
+    fn blocks_accessed_once_bypass_it() {
         let blocks = [1, 2, 3, 1, 2, 4, 1, 2, 5];
         for foresees in [false, true] {
             let expected = [FILL, FILL, BYPASS, HIT, HIT, BYPASS, HIT, HIT, BYPASS];
@@ -177,7 +177,7 @@ mod tests {
     ///                |--------|
     ///                   |--|
     #[test]
-    fn what_will_be_given_up_is_not_admitted_once_that_is_foreseen() {
+    fn blocks_evicted_before_a_hit_are_not_admitted_with_foresight() {
         let evict = |evicted| Outcome::Admit { evicted: Some(evicted) };
         assert_eq!(outcomes(1, false, &[1, 2, 2, 1]), [FILL, evict(1), HIT, BYPASS]);
         assert_eq!(outcomes(1, true, &[1, 2, 2, 1]), [BYPASS, FILL, HIT, BYPASS]);

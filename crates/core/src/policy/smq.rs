@@ -424,7 +424,7 @@ mod tests {
     use crate::index::Dense;
 
     #[test]
-    fn the_threshold_follows_what_the_queues_are_worth() {
+    fn the_threshold_follows_the_worth_of_the_queues() {
         let mut smq = Smq::new(Dense::new(10), 1, &Options::parse("smq", INFO.parameters, "").unwrap());
         let stats = |hits, misses| Stats { hits, misses };
         // Room: half of the levels; with a poor, a fair and a good hotspot queue.

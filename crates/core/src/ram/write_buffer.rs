@@ -457,7 +457,7 @@ mod tests {
 
     /// Room for 4 blocks and a half-life of once as many writes.
     #[test]
-    fn what_was_written_often_long_ago_leaves_before_what_is_written_now() {
+    fn old_frequent_writes_leave_before_recent_ones() {
         let mut buffer = WriteBuffer::new(4, 1);
         // The fourth write halves the three before it: 1.5 + 1.
         write_all(&mut buffer, &[0, 0, 0, 0, 16, 16]);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_a_slow_and_obvious_model_does() {
+    fn it_matches_a_slow_and_obvious_model() {
         let mut state = 42;
         for capacity_blocks in [1, 2, 5, 16, 60, 150, 1000] {
             for half_life in [0, 1, 16] {

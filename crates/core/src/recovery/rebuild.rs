@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_first_is_what_oldest_first_is() {
+    fn newest_first_and_oldest_first_agree() {
         let mut state = 1;
         let (mut copies, mut dirty, mut lost, mut all_unsure) = (0, 0, 0, 0);
         for case in 0..20_000 {

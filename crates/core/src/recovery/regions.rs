@@ -101,7 +101,7 @@ mod tests {
 
     /// Later records only concern later copies.
     #[test]
-    fn what_stands_before_a_record_that_forgets_never_counts_again() {
+    fn copies_before_a_forgetting_record_stay_invalid() {
         let mut regions = regions(&[(Kind::ForgetRegion, FIRST), (Kind::Unsure, FIRST), (Kind::Sure, FIRST)]);
         assert_eq!(
             [9, 10].map(|block| (regions.is_forgotten(block), regions.is_unsure(block))),

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_header_has_sectors_of_its_own_and_of_what_was_there() {
+    fn a_torn_header_has_new_and_old_sectors() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 800 };
         let header = Header {
             cache: 1,
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_data_is_a_header_alone() {
+    fn a_log_without_data_is_only_a_header() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Passed, at: 3, blocks: 90 };
         let header = Header {
             cache: 1,

@@ -287,7 +287,7 @@ mod tests {
     use crate::wlfc::tests::random::Random;
 
     #[test]
-    fn runs_of_what_is_missing_are_those_of_a_list_of_blocks() {
+    fn runs_of_missing_blocks_match_a_list() {
         let mut random = Random(3);
         let mut cover = Cover::default();
         for _ in 0..500 {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_go_around_what_is_left_out() {
+    fn runs_skip_excluded_blocks() {
         let runs = |without: &[u32]| runs_without(5, without.iter().copied()).collect::<Vec<_>>();
         assert_eq!(runs(&[]), [(0, 5)]);
         assert_eq!(runs(&[0, 3]), [(1, 2), (4, 1)]);

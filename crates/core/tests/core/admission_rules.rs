@@ -182,7 +182,7 @@ impl<M: Model> Model for ReadsModel<M> {
 }
 
 #[test]
-fn every_rule_does_what_its_model_does_with_either_index() {
+fn every_rule_matches_its_model_with_either_index() {
     let accesses = workload();
     let models: [(&str, Make); 12] = [
         ("size:max=16KiB", || Box::new(SizeModel(16 << 10))),
@@ -227,7 +227,7 @@ fn every_rule_does_what_its_model_does_with_either_index() {
 
 /// Every write is a hit or admitted, and no read is admitted; their hits were written before.
 #[test]
-fn with_writes_admitted_a_rule_that_admits_nothing_keeps_what_is_written() {
+fn with_writes_admitted_a_strict_rule_keeps_writes() {
     let accesses = workload();
     for rule in ["probability:p=0,writes=admit", "size:max=4095,writes=admit", "hotness:history=0,writes=admit"] {
         let outcomes = admitted("lru", rule, dense(), &accesses);

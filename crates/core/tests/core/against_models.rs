@@ -206,12 +206,12 @@ fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize
 }
 
 #[test]
-fn every_policy_does_what_its_model_does_with_either_index() {
+fn every_policy_matches_its_model_with_either_index() {
     compare_all(|_, _| vec![], false);
 }
 
 #[test]
-fn every_policy_does_what_its_model_does_while_blocks_are_removed_and_while_a_log_moves_them() {
+fn every_policy_matches_its_model_while_blocks_are_removed_or_moved() {
     compare_all(removals, true);
 }
 

@@ -225,7 +225,7 @@ impl Visitor<u32> for Compare {
 
 /// 20, 30 and 40 writes a second, of 100 accesses.
 #[test]
-fn it_does_what_its_model_does_and_keeps_its_budget() {
+fn it_matches_its_model_and_keeps_its_budget() {
     for (per_second, worth) in [(20.0, "hits"), (30.0, "hits"), (40.0, "hits"), (20.0, "reads")] {
         let writes_per_day = per_second * 86_400.0 / CAPACITY as f64;
         let rule = format!("baleen:writes-per-day={writes_per_day},interval=1s,history=100000%,seed=7,worth={worth}");

@@ -86,7 +86,7 @@ fn to_backend(steps: &[Step]) -> Vec<u32> {
 }
 
 #[test]
-fn what_a_rule_refuses_goes_to_the_backend_and_what_is_cached_stays_cached() {
+fn rejected_blocks_go_to_the_backend_and_cached_blocks_stay() {
     for mode in [Mode::WriteBack, Mode::WriteThrough] {
         let mut run = Run::new(config("size:max=8KiB", mode, 0));
         run.request(Kind::Write, 10, 2, 0);
@@ -140,7 +140,7 @@ fn a_refused_write_takes_the_older_copy_on_flash_away_first() {
 }
 
 #[test]
-fn a_rule_that_comes_later_leaves_what_is_cached() {
+fn a_later_rule_keeps_cached_blocks() {
     let mut run = Run::new(Config { admission: None, ..config("size", Mode::WriteBack, 0) });
     run.request(Kind::Write, 0, 50, 0);
     let policy = policy::Spec::parse("s3-fifo").unwrap();
@@ -193,7 +193,7 @@ fn the_decision_of_an_adaptive_rule_is_described() {
 
 /// Streams bypass the flash from four blocks on.
 #[test]
-fn the_policy_is_asked_nothing_for_a_client_that_is_kept_out_and_what_is_cached_stays_true() {
+fn the_policy_sees_no_excluded_client_and_cached_blocks_stay_correct() {
     for mode in [Mode::WriteBack, Mode::WriteThrough] {
         let mut run = Run::new(Config { sequential_blocks: 4, ..config("size:max=64KiB", mode, 0) });
         run.request_of(Caching::Never, Kind::Read, 0, 8, 0);

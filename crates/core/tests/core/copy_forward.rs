@@ -70,7 +70,7 @@ impl Run {
 }
 
 #[test]
-fn what_was_asked_for_again_stays_and_what_was_not_is_dropped_with_its_unit() {
+fn blocks_accessed_again_stay_and_others_leave_with_their_unit() {
     let mut run = Run::new("lru", CopyForward::Used);
     run.read_with_7();
     let figures = run.cache.figures();
@@ -126,7 +126,7 @@ fn a_rewritten_block_keeps_its_use_count() {
 }
 
 #[test]
-fn all_keeps_what_the_policy_wants_and_none_keeps_nothing_that_is_clean() {
+fn copy_forward_all_follows_the_policy_and_none_keeps_only_dirty_blocks() {
     let [all, none] = [CopyForward::All, CopyForward::None].map(|copy_forward| {
         let mut run = Run::new("lru", copy_forward);
         run.read_with_7();

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flash_bears_is_its_cycles_spread_over_the_years() {
+    fn allowed_writes_are_the_cycles_spread_over_the_years() {
         // 3,650 cycles over 5 years are 2 per day. Half of the bytes are the host's, and a quarter of the flash is
         // spare.
         assert_eq!(budget_dwpd(3650, 125, 100, 2.0, 5.0), Some(1.25));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_can_say_what_the_device_does_and_what_its_flash_is_like_and_old_files_are_read() {
+    fn a_file_can_describe_device_and_flash_and_old_files_are_read() {
         let whole = CUSTOM.replacen("page-bytes", "capacity-gb = 100\nendurance-cycles = 3e3\n[flash]\npage-bytes", 1);
         let profile = Profile::parse("x", &whole).unwrap();
         assert_eq!((profile.page_bytes, profile.pe_cycles), (8192, Some(3000)));

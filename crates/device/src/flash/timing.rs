@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_bus_is_what_everything_waits_for() {
+    fn everything_waits_for_a_slow_bus() {
         let slow = Profile { bus_mb_per_s: Some(4.096), ..profile(1, 8) };
         let mut zoned = Zoned::metered(8, 8, Timing::new(&slow, 8).unwrap()).unwrap();
         (0..64).for_each(|page| zoned.step(FlashStep::Write { page }));

@@ -108,7 +108,7 @@ fn compare_with_a_map(config: FtlConfig, steps: u64) -> DeviceCounters {
 }
 
 #[test]
-fn an_ssd_holds_what_was_written_last_with_every_way_to_collect() {
+fn an_ssd_holds_the_last_writes_with_every_collector() {
     for victim in VICTIMS {
         for gc_placement in PLACEMENTS {
             for (reserve_units, wear_levelling) in [(1, None), (3, None), (1, Some(1)), (2, Some(2))] {
@@ -127,7 +127,7 @@ fn an_ssd_holds_what_was_written_last_with_every_way_to_collect() {
 }
 
 #[test]
-fn an_ssd_with_no_more_space_than_it_needs_holds_what_was_written_last() {
+fn an_ssd_with_minimal_space_holds_the_last_writes() {
     for victim in VICTIMS {
         for gc_placement in PLACEMENTS {
             for (unit_pages, wear_levelling) in [(1, None), (1, Some(1)), (8, None), (8, Some(1))] {
@@ -178,7 +178,7 @@ fn sequential_writes_are_not_amplified() {
 }
 
 #[test]
-fn discarding_what_is_not_needed_lowers_write_amplification() {
+fn discards_lower_write_amplification() {
     for victim in VICTIMS {
         let amplification = |discards: bool| {
             let mut ftl = ftl(FtlConfig { victim, ..FtlConfig::new(1 << 14, 64, 0.1) });

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_take_turns_and_a_flush_hurries_what_goes_past_the_flash() {
+    fn both_kinds_take_turns_and_a_flush_hurries_bypassing_writes() {
         let mut background = Background::default();
         (0..20).for_each(|block| background.push_back(part(2 * 4096 * block)));
         (0..20).for_each(|block| background.push_past(part(2 * 4096 * (100 + block))));

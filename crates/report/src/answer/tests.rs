@@ -90,7 +90,7 @@ const ROWS: [(&str, u64, u64, u64); 8] = [
 /// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are
 /// 3.12 MiB, and 876 TB last for ever.
 #[test]
-fn it_says_what_to_buy_why_and_what_that_costs() {
+fn it_has_purchase_reason_and_cost() {
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
     let [buy, what, why, cost] = &answer.sentences[..] else { panic!("four sentences") };
     let all = "Buy 1 GiB of RAM for 5 USD: it holds all 2.34 MiB that the trace touches, and 40% of the reads hit. As \
@@ -124,7 +124,7 @@ fn it_says_what_to_buy_why_and_what_that_costs() {
 /// A terabyte a day wears out a drive of 1 TB, rated for 1,380 TB, in 1,380 days. With 375 GB, rated for 20,531.25 TB,
 /// it takes 20,531.25 days.
 #[test]
-fn years_are_what_drives_are_rated_for() {
+fn years_follow_the_ratings_of_drives() {
     let rows = vec![ResultRow { flash_bytes_written: 1_000_000_000_000, ..row(&("lru", 512, 300, 800)) }];
     let answer = answer_of(info(400), rows, None);
     let table = answer.drives.unwrap();
@@ -164,7 +164,7 @@ fn a_cache_that_is_not_worth_its_price_is_not_praised() {
 }
 
 #[test]
-fn nothing_simulated_and_nothing_counted_are_said_plainly() {
+fn empty_simulations_are_reported() {
     let most = "40% of the accesses are to a block accessed before, which is the most that a cache can hit.";
     assert_eq!(say(400, &[]), ["No policy was simulated.", most]);
     let rows = vec![ResultRow { accesses: 0, hits: 0, ..row(&("lru", 256, 0, 0)) }];
@@ -173,7 +173,7 @@ fn nothing_simulated_and_nothing_counted_are_said_plainly() {
 }
 
 #[test]
-fn without_times_no_years_are_told() {
+fn without_times_there_are_no_years() {
     let timeless = Info { duration_us: 0, ..info(400) };
     let answer = answer_of(timeless, vec![row(&("lru", 256, 300, 700))], None);
     let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; the trace has no \
@@ -197,7 +197,7 @@ fn checks(ahead: usize, rule_hits: u64, rule_writes: u64) -> Checks {
 }
 
 #[test]
-fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_told() {
+fn a_rule_that_keeps_hits_and_saves_writes_is_recommended() {
     let said = |hits, writes| {
         let rows = ROWS.iter().map(row).collect();
         answer_of(info(400), rows, Some(checks(20, hits, writes))).sentences[..3].join(" ")
@@ -243,7 +243,7 @@ fn the_rule_is_recommended_before_the_policy_that_it_serves_best() {
 
 /// Tables mark runs behind a rule; other columns are of the policy without a rule.
 #[test]
-fn a_run_behind_a_rule_is_told_from_the_policy_alone_in_the_tables() {
+fn tables_mark_runs_behind_a_rule() {
     let answer = answer_of(info(400), ROWS.iter().map(row).collect(), Some(checks(20, 297, 400)));
     let (steps, drives) = (answer.steps.unwrap(), answer.drives.unwrap());
     assert_eq!(steps.columns[3], "arc only\nserves");
@@ -310,7 +310,7 @@ fn a_purchase_lasts_until_its_rated_writes() {
 
 /// The whole cache reserves part of the flash and stores metadata there. The purchase is the whole flash.
 #[test]
-fn of_the_whole_cache_the_flash_is_what_is_bought() {
+fn the_purchase_of_the_whole_cache_is_its_flash() {
     let flash = CacheFigures { flash_bytes: 64 << 20, ..CacheFigures::default() };
     let rows = vec![ResultRow { cache: Some(flash), ..row(&("arc", 11_385, 300, 800)) }];
     let what = &answer_of(info(400), rows, None).sentences[1];
@@ -319,7 +319,7 @@ fn of_the_whole_cache_the_flash_is_what_is_bought() {
 
 /// A trace of one request, which is run again.
 #[test]
-fn a_trace_of_one_access_is_not_cut_into_parts_nor_said_to_fill_a_cache() {
+fn a_trace_of_one_access_has_no_parts_and_fills_no_cache() {
     let one = Info { accesses: 1, unique_blocks: 1, working_set_bytes: 4096, duration_us: 0, ..info(0) };
     let own = ResultRow { accesses: 1, reads: 1, epochs: vec![Epoch::default()], ..row(&("larc", 1, 0, 1)) };
     let lru = ResultRow { policy: "lru".into(), ..own.clone() };
@@ -354,7 +354,7 @@ fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
 /// The answer from a sample gives the error of the hits, and names the online policies within that error of the
 /// recommended one. Of 1,000 accesses, arc hits 300, larc 250 and lru 200.
 #[test]
-fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
+fn certainty_of_a_sample_names_indistinguishable_policies() {
     let of = |margin: f64, caveat: Option<&str>| {
         let sampled = |of: &(&str, u64, u64, u64)| {
             let row = row(of);

@@ -100,7 +100,7 @@ fn the_example_has_every_key_with_its_default_and_no_other() {
 }
 
 #[test]
-fn the_example_is_read_with_and_without_what_is_commented_out() {
+fn the_example_is_valid_with_and_without_commented_keys() {
     let config = parse(EXAMPLE).unwrap();
     assert_eq!(config.volumes[0].cache.policy().to_string(), "larc");
     let all: String = EXAMPLE
@@ -122,7 +122,7 @@ fn the_example_is_read_with_and_without_what_is_commented_out() {
 }
 
 #[test]
-fn what_is_left_out_has_the_documented_default() {
+fn omitted_options_have_documented_defaults() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.listen, ["nbd://localhost"]);
     let is_default = |address: &str| address.starts_with("unix:/") && address.ends_with("/api.sock");
@@ -216,7 +216,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_together() {
     let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nsise = '1GiB'\nram = \
         '10MB'\n";
     let Err(ConfigError::Several(errors)) = ServerConfig::parse(Path::new("flashwise.toml"), text) else {
@@ -406,7 +406,7 @@ fn iscsi_beyond_this_machine_needs_names_or_secrets() {
 }
 
 #[test]
-fn what_is_wrong_with_iscsi_is_said() {
+fn errors_of_iscsi_settings_are_reported() {
     let with = |keys: &str| {
         LEAST
             .replace("nbd://localhost", "iscsi://localhost")
@@ -459,7 +459,7 @@ fn a_certificate_is_named_where_clients_can_show_one() {
 }
 
 #[test]
-fn a_pool_is_told_why_it_has_no_buckets() {
+fn a_pool_with_layout_wlfc_is_refused_with_the_reason() {
     let pool = "listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'";
     let with = |layout| refusal(&format!("{pool}\nlayout = '{layout}'\nram = true"));
     let expected = "layout: found wlfc, expected log: a pool grows with its disks";
@@ -533,7 +533,7 @@ fn secrets_of_chap_are_looked_at_before_the_start() {
 }
 
 #[test]
-fn nbd_listens_for_other_machines_only_if_clients_show_who_they_are() {
+fn nbd_needs_certificates_to_listen_for_other_machines() {
     let tls = |mode: &str, authorities: &str| {
         format!("[tls]\nmode = '{mode}'\ncertificate = 'server.pem'\nkey = 'server.key'\n{authorities}")
     };

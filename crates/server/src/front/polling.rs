@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_alone_after_several_requests_in_a_row_until_two_overlap() {
+    fn a_client_is_solitary_after_several_requests_until_two_overlap() {
         let mut solitude = Solitude::default();
         (0..ALONE_MIN).for_each(|_| solitude.comes(true));
         assert!(!solitude.is_likely());

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in ["", ":80", "a:b", "a:65536", "::1", "[::1", "[a:80", "[::1]80", "[]:80", "unix:"] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("found '{text}', expected an address such as")), "{error}");

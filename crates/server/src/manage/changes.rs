@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_says_is_what_is_set() {
+    fn settings_in_json_are_applied() {
         let json = br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through",
             "copy-forward": "young:30%", "dirty-high": 0.5, "dirty-low": "25%", "dirty-age": "30s", "sequential-bypass": "1MiB",
             "cache-clients": "none", "allow-clients": ["uid:7", "address:10.0.0.0/8"], "deny-clients": "pid:1,program:dd"}"#;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words() {
+    fn errors_are_reported_in_words() {
         let names = "policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass, \
             cache-clients, \
                      allow-clients, deny-clients";

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_look_changes_nothing() {
+    fn a_read_only_client_changes_nothing() {
         let guard = guard(Some("sesame"));
         let set = guard.sessions.begin(Right::Look, "me").unwrap();
         let cookie = ("cookie", set.split_once(';').unwrap().0);

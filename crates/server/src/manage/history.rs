@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_what_its_own_step_did() {
+    fn a_point_counts_only_its_own_step() {
         let history = History::default();
         (100..=221).for_each(|time| history.look(time, &[status(time)]));
         let Past { step_seconds, points } = history.of("one", Range::Minutes);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_but_for_what_is_too_old() {
+    fn the_history_returns_without_outdated_points() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.redb");
         let (history, told) = History::kept_in(&path, 0);

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disks_that_come_go_and_are_changed_are_told() {
+    fn changes_of_disks_are_reported() {
         let is = |size_bytes, came| Presence { size_bytes, came };
         let of = |disks: &[(&str, Presence)]| disks.iter().map(|(path, is)| ((*path).to_owned(), *is)).collect();
         let before = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdb", is(1 << 30, 2)), ("/dev/sdc", is(1 << 30, 3))]);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_tell_of_warnings_and_of_what_becomes_of_their_disks() {
+    fn pools_report_warnings_and_changes_of_disks() {
         let disk = |number, state| PoolDiskStatus {
             number,
             path: format!("/dev/sd{number}"),

@@ -154,7 +154,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_others_wrote_is_as_they_published_it() {
+    fn third_party_files_are_unmodified() {
         let vendored = FILES.iter().filter(|(path, ..)| path.starts_with("vendor/"));
         assert_eq!(vendored.clone().count(), CHECKSUMS.len());
         for (path, _, plain) in vendored {

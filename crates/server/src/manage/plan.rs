@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_it_does() {
+    fn a_plan_describes_each_change() {
         let setting = |name: &str, value: &str| SettingStatus {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn detaching_says_what_is_written_back() {
+    fn the_plan_of_a_detach_has_the_dirty_bytes() {
         let plan = of_detach(&status());
         assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda, which can take long.");
         assert!(plan.destroys);

@@ -172,7 +172,7 @@ mod tests {
 
     /// The other server is on another port of the same machine, in the same browser.
     #[test]
-    fn another_server_signs_nobody_out() {
+    fn another_server_does_not_end_sessions() {
         let [one, other] = [Sessions::default(), Sessions::default()];
         let [of_one, of_other] = [&one, &other].map(|sessions| sessions.begin(Right::Change, "me").unwrap());
         let [(own, own_value), (others, others_value)] =
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_signed_in_is_known_until_signed_out() {
+    fn a_session_lasts_until_sign_out() {
         let sessions = Sessions::default();
         let set = sessions.begin(Right::Change, "me").unwrap();
         let (cookie, attributes) = set.split_once(';').unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_of_what_can_be_changed_and_not_of_figures() {
+    fn a_tag_covers_settings_and_no_figures() {
         let disk = PoolDiskStatus { path: "/dev/sdb".to_owned(), ..PoolDiskStatus::default() };
         let logical = LogicalDiskStatus { name: "mail".to_owned(), size_bytes: 4096, ..LogicalDiskStatus::default() };
         let pool = PoolStatus { disks: vec![disk], logical_disks: vec![logical], ..PoolStatus::default() };

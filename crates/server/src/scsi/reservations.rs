@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_allows_what_the_standard_says() {
+    fn each_reservation_type_follows_the_standard() {
         // SPC-4, table 65: registered reads, registered writes, others read, others write.
         let rows = [
             (Kind::WriteExclusive, [true, false, true, false]),

@@ -118,7 +118,7 @@ fn an_encrypted_client_is_served() {
 }
 
 #[test]
-fn where_tls_is_demanded_a_plain_client_gets_nothing() {
+fn required_tls_refuses_plain_clients() {
     let rig = Rig::start(Tls::Required, false);
     let mut client = rig.plain();
     let options = [(option::NBD_OPT_LIST, vec![]), (option::NBD_OPT_GO, named("disk", b"\0\0")), (99, vec![1; 5000])];
@@ -136,7 +136,7 @@ fn where_tls_is_demanded_a_plain_client_gets_nothing() {
 }
 
 #[test]
-fn where_tls_is_allowed_a_plain_client_is_served() {
+fn optional_tls_serves_plain_clients() {
     let rig = Rig::start(Tls::Allowed, false);
     let mut client = rig.plain();
     client.go("disk").unwrap();
@@ -144,7 +144,7 @@ fn where_tls_is_allowed_a_plain_client_is_served() {
 }
 
 #[test]
-fn where_tls_is_off_it_cannot_be_started() {
+fn tls_cannot_be_started_if_it_is_off() {
     let rig = Rig::start(|_| Tls::Off, false);
     let replies = rig.plain().option(option::NBD_OPT_STARTTLS, b"").unwrap();
     assert_eq!((replies.len(), replies[0].0), (1, NBD_REP_ERR_POLICY));

@@ -502,7 +502,7 @@ mod tests {
 
     /// The block is read, 0-200 us, then written with its header, 200-600; a concurrent read is answered earlier.
     #[test]
-    fn a_flush_waits_for_what_it_makes_durable_and_a_read_does_not() {
+    fn a_flush_waits_for_its_writes_and_a_read_does_not() {
         let read = [Step::ReadBackend { block: 7, frame: frame(1) }, send(frame(1)), Step::Reply, append(frame(1))];
         let flush = [Step::FlushFlash { sequence: 1, page: 2 }, Step::AwaitFlushes, Step::Reply];
         assert_eq!(latencies("trace", &[(0, read.to_vec()), (0, flush.to_vec())]), [200.0, 600.0]);

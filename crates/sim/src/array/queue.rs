@@ -231,7 +231,7 @@ mod tests {
     ///
     /// Until 300 us the cache works for 200 + 2 * 40 + 200, the storage for 2 * 200.
     #[test]
-    fn an_open_loop_waits_for_what_came_before() {
+    fn an_open_loop_waits_for_earlier_requests() {
         let mut queues = queues("channels=1", "channels=1", "trace");
         queues.access(&access(0, 0, Op::Read, &ADMIT));
         queues.access(&access(1, 10, Op::Read, &Outcome::Hit));
@@ -291,7 +291,7 @@ mod tests {
     ///          (write it back                    240-1,240)
     ///     280  read, refused                     1,240-1,440   1,440
     #[test]
-    fn what_is_written_back_is_read_from_the_cache_and_written_to_the_storage() {
+    fn write_back_reads_the_cache_and_writes_the_storage() {
         let mut queues = queues("channels=1", "channels=1", "closed:depth=1");
         let evicts = Outcome::Admit { evicted: Some(9) };
         queues.access(&Served { written_back: Some(9), ..access(0, 0, Op::Write, &evicts) });
@@ -340,7 +340,7 @@ mod tests {
     /// 3,000 misses come at once to a storage that takes 200 us each. Their fills start after them, or at most 5 of
     /// them wait.
     #[test]
-    fn where_devices_are_far_behind_memory_is_bounded_and_the_work_is_the_same() {
+    fn overloaded_devices_need_bounded_memory_and_the_same_work() {
         let run = |pending_max: usize| {
             let mut queues = queues("channels=1", "channels=1", "trace");
             queues.pending_max = pending_max;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_as_core_refuses_it() {
+    fn invalid_rules_are_refused_as_in_core() {
         for (wrong, expected) in [
             ("probability:p=0.1..0.9", "option 'p' is '0.1..0.9', expected FIRST..LAST:STEP"),
             ("probability:p=0.9..0.1:0.1", "expected FIRST..LAST:STEP"),

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_algorithm_is_refused() {
+    fn invalid_algorithms_are_refused() {
         let cases = [
             ("m*", "unknown algorithm 'm*' (did you mean 'm'?); expected one of: m, m+, m_n"),
             ("fif", "unknown algorithm 'fif'"),

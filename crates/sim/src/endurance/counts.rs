@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_none_of_has_no_ratio() {
+    fn ratios_of_zero_are_absent() {
         let wear = counts(1, 1, 0).wear;
         let none = Endurance { counts: Counts::default(), wear, unit_pages: 4, days: None };
         assert_eq!((none.rhr(), none.epbpd(), none.fue(), none.write_amplification()), (0.0, None, None, None));

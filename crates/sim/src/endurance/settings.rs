@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_parts_are_refused_with_what_would_be_possible() {
+    fn impossible_parts_are_refused_with_possible_ones() {
         let errors = [
             geometry(&Settings { erase_unit_bytes: 6000, ..NO_RAM }, 1000, None),
             geometry(&NO_RAM, 15, None),

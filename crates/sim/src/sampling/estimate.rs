@@ -364,7 +364,7 @@ mod tests {
     /// Each half of a class has ten misses, and some have more hits. The whole trace, 100 times the expected accesses,
     /// lacks only hits.
     #[test]
-    fn where_popular_blocks_are_missing_only_hits_are_added() {
+    fn missing_popular_blocks_only_add_hits() {
         let sample = classes(|number| op(10 * (number as u64 % 4), 10));
         let total = sample.total();
         assert_eq!((total.accesses(), total.hits()), (3200, 1920));
@@ -377,7 +377,7 @@ mod tests {
 
     /// Each class has as many hits as misses, at any size.
     #[test]
-    fn where_all_blocks_are_alike_the_ratio_stays() {
+    fn with_equal_blocks_the_ratio_is_unchanged() {
         let sample = classes(|number| op(5 + number as u64 % 3, 5 + number as u64 % 3));
         let regression = Regression::of(&sample, 0.1, NO_WRITES(9_000));
         assert!((regression.slopes[0].of_accesses - 0.5).abs() < 1e-12);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_add_up_and_what_was_not_sampled_is_not_invented() {
+    fn reads_and_writes_add_up_and_nothing_is_invented() {
         let mut sample = classes(|number| op(number as u64 % 5, 7));
         let regression =
             Regression::of(&sample, 0.01, Population { accesses: [60_000, 1000], ..Population::default() });
@@ -435,7 +435,7 @@ mod tests {
 
     /// Each block misses once: hits are accesses minus blocks, even if the sample has too many or too few of either.
     #[test]
-    fn where_each_block_misses_once_the_blocks_tell_all() {
+    fn if_each_block_misses_once_the_blocks_suffice() {
         let mut sample = classes(|number| op(20 + 7 * (number as u64 % 5), 3 + number as u64 % 3));
         for (number, blocks) in sample.blocks.iter_mut().enumerate() {
             *blocks = 3 + number as u64 / 2 % 3;

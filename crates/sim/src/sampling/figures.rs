@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_do_not_become_smaller_are_told() {
+    fn policies_that_do_not_scale_are_reported() {
         let figures = |rate| SampleFigures { sample_rate: rate, ..SampleFigures::default() };
         let caveat = |rate, name| figures(rate).of_policy(name).sample_caveat;
         assert!(caveat(0.05, "lecar").unwrap().starts_with("what lecar learns from does not become smaller"));

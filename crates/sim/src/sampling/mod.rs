@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_sample_has_hot_blocks_does_not_matter() {
+    fn estimates_are_independent_of_hot_blocks_in_the_sample() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.txt");
         std::fs::write(&path, few_blocks_are_hot()).unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_of_a_sample_say_together_what_its_row_says() {
+    fn epochs_of_a_sample_add_up_to_its_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.txt");
         std::fs::write(&path, few_blocks_are_hot()).unwrap();

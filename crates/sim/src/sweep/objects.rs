@@ -319,7 +319,7 @@ mod built_without {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_parts_are_reported() {
         let refused = fitting("s3://traces/*.csv").unwrap_err().to_string();
         assert_eq!(refused, "s3://traces/*.csv: this build reads no S3, expected one with the feature s3");
     }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_swept_each_by_itself_and_samples_are_as_accurate_as_is_said() {
+    fn volumes_are_swept_separately_and_samples_reach_their_accuracy() {
         let folder = tempfile::tempdir().unwrap();
         let trace = trace(folder.path());
         let swept = |out: &str, more: serde_json::Value| {

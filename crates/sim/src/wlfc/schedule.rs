@@ -253,7 +253,7 @@ mod tests {
     /// Two blocks of the hard disk take 11,560 us and 20.48 us; then two pages on two planes are programmed in
     /// parallel.
     #[test]
-    fn stages_follow_each_other_and_what_is_in_one_goes_side_by_side() {
+    fn stages_run_in_order_and_their_parts_in_parallel() {
         let mut schedule = schedule();
         let program = |unit: u32| Work::Flash(Operation::Program { page: unit * 256, pages: 1 });
         schedule.begin();

@@ -34,7 +34,7 @@ fn run(trace: &Trace, policy: &str, rule: Option<&str>) -> Ran {
 }
 
 #[test]
-fn without_a_rule_and_with_one_that_admits_everything_it_is_what_simulate_counts() {
+fn without_a_rule_and_with_an_open_one_counts_match_simulate() {
     let traces = [bundled()];
     let trace = &traces[0];
     let plain = run(trace, "larc", None);

@@ -183,7 +183,7 @@ fn nothing_is_bought_where_the_storage_is_fast_enough_or_flash_for_all_costs_les
 /// A disk cannot serve 667 requests a second, nor the misses of any of the caches: requests wait ever longer. More
 /// disks help.
 #[test]
-fn where_the_disks_have_more_work_than_they_can_do_no_cache_is_bought() {
+fn for_overloaded_disks_no_cache_is_bought() {
     let workload = workload(&trace(6, 60, 1_500), None);
     let catalogue = Catalogue::parse("ours.toml", CATALOGUE).unwrap();
     let advice = ask(&catalogue, &workload, targets(9_000.0, 0.0), false).unwrap();
@@ -203,7 +203,7 @@ fn where_the_disks_have_more_work_than_they_can_do_no_cache_is_bought() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused() {
+fn questions_without_an_answer_are_refused() {
     let no_times = workload(&trace(5, 30, 0), None);
     let catalogue = Catalogue::parse("ours.toml", CATALOGUE).unwrap();
     let error = ask(&catalogue, &no_times, targets(5000.0, 5.0), false).unwrap_err().to_string();

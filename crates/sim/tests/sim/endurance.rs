@@ -264,7 +264,7 @@ fn a_budget_per_day_is_the_same_budget() {
 }
 
 #[test]
-fn erase_units_of_one_block_and_no_dram_leave_min_alone() {
+fn with_erase_units_of_one_block_and_no_dram_m_is_min() {
     let settings = Settings { erase_unit_bytes: 4096, over_provision: 0.5, ..small() };
     for seed in 0..12 {
         let trace = generated("zipf:skew=0.7", 60, 1500, [1.0, 0.7, 0.4][seed as usize % 3], seed);
@@ -288,7 +288,7 @@ fn erase_units_of_one_block_and_no_dram_leave_min_alone() {
 }
 
 #[test]
-fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the_jobs() {
+fn shared_work_changes_no_result_and_keeps_the_order_of_jobs() {
     let trace = &traces()[3];
     let algorithms = ["c_t:share=20%", "lru", "m", "c", "h", "m+", "ripq+", "pannier"];
     let together = try_run(trace, &algorithms, &SHARES, &small()).unwrap();
@@ -335,7 +335,7 @@ fn the_warm_up_is_run_but_not_counted() {
 }
 
 #[test]
-fn what_has_no_figure_is_refused_or_left_out() {
+fn rows_without_a_figure_are_refused_or_omitted() {
     let trace = without_times();
     let [m_plus] = run(&trace, ["m+"], &[0.5], &small())[0];
     assert!(m_plus.epbpd().is_none() && m_plus.erasures() > 0);

@@ -90,7 +90,7 @@ proptest! {
 
     /// The canonical spelling has the meaning of the original, independent of the order of words.
     #[test]
-    fn what_is_written_means_what_was_said(words in words()) {
+    fn written_jobs_keep_their_meaning(words in words()) {
         let Ok(job) = read(&words) else { return Ok(()) };
         let mut backwards = words.clone();
         backwards.reverse();
@@ -111,7 +111,7 @@ proptest! {
 
     /// To say a default is to say nothing, where a word does not name a stage that nothing else names.
     #[test]
-    fn a_default_that_is_said_changes_nothing(words in words()) {
+    fn an_explicit_default_changes_nothing(words in words()) {
         let Ok(job) = read(&words) else { return Ok(()) };
         let (meaning, text) = (job.meaning().unwrap(), job.to_string());
         let mut defaults = vec![("warmup", "0")];
@@ -140,7 +140,7 @@ proptest! {
 
 /// The words of the properties can be run in all places, and each word in one of them.
 #[test]
-fn every_word_is_said_of_some_job() {
+fn every_word_is_used_by_a_job() {
     let mut places = [0; 4];
     for (name, values) in WORDS {
         for value in values {
@@ -173,7 +173,7 @@ fn every_word_is_said_of_some_job() {
 }
 
 #[test]
-fn what_is_no_job_is_refused_by_its_name() {
+fn invalid_jobs_are_refused_by_name() {
     let text = |text: &str| text.parse::<Job>().unwrap_err().to_string();
     let json = |text: &str| serde_json::from_str::<Job>(text).unwrap_err().to_string();
     for (found, expected) in [

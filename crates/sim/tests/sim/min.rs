@@ -173,7 +173,7 @@ fn random_blocks(state: &mut u64, accesses: usize, blocks: u64) -> Vec<u32> {
 }
 
 #[test]
-fn the_flow_finds_what_the_best_of_all_choices_finds() {
+fn the_flow_finds_the_best_of_all_choices() {
     let mut state = 5;
     for number in 0..150 {
         let blocks = random_blocks(&mut state, 8 + number % 7, 3 + number as u64 % 4);

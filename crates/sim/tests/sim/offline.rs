@@ -69,7 +69,7 @@ fn a_write_that_is_wasted_although_it_is_read_stays() {
 }
 
 #[test]
-fn m_plus_does_not_insert_what_is_evicted_unread_and_keeps_what_then_has_room() {
+fn m_plus_skips_unread_blocks_and_uses_their_space() {
     // One place. MIN inserts A, evicts it for B, which is read sooner, and B for C, which is read sooner still.
     let trace = letters("ABCCBA");
     let stream = stream(&trace, 0);
@@ -85,7 +85,7 @@ fn m_plus_does_not_insert_what_is_evicted_unread_and_keeps_what_then_has_room() 
 }
 
 #[test]
-fn what_is_overwritten_before_it_is_read_stays_out_and_what_is_written_before_it_is_read_comes_in() {
+fn blocks_overwritten_before_a_read_stay_out() {
     let trace = letters("aAabBAB");
     let stream = stream(&trace, 0);
     let (m, _) = plans(&stream, 2);
@@ -161,7 +161,7 @@ fn no_algorithm_has_more_hits() {
 }
 
 #[test]
-fn m_and_m_plus_do_what_slow_versions_do() {
+fn m_and_m_plus_match_slow_versions() {
     for trace in small_traces() {
         let stream = stream(&trace, 0);
         for capacity in [1, 2, 3, 5, 8, 13] {

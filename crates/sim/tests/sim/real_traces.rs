@@ -127,7 +127,7 @@ fn traces_without_a_format_are_read_by_naming_their_columns() {
 }
 
 #[test]
-fn what_could_be_another_simulators_trace_is_asked_about() {
+fn traces_like_those_of_other_simulators_need_a_format() {
     for path in [
         "msps/DTRS-300s.ssdsim.ts_us.zst",
         "umass/Financial1-head50000.flashsim.zst",

@@ -346,7 +346,7 @@ fn detaching_from_another_backend_is_refused_and_writes_nothing() {
 }
 
 #[test]
-fn a_cache_that_was_closed_in_order_has_nothing_to_remark_but_what_a_start_finds() {
+fn a_cleanly_closed_cache_has_no_findings() {
     let mut world = world(20);
     world.superblock.state = State::Clean;
     write_superblock(&world.flash, &mut world.superblock).unwrap();

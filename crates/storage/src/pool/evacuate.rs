@@ -308,7 +308,7 @@ impl Shared {
             }
         }
         if !read.is_empty() {
-            let stay = self.move_what_was_read(&read)?;
+            let stay = self.move_read_chunks(&read)?;
             let why = |at: usize| format!("{} waits for lost blocks of its logical disk", moving[at].named());
             stuck.extend(stay.into_iter().map(|number| (numbers[number], why(numbers[number]))));
         }
@@ -316,7 +316,7 @@ impl Shared {
     }
 
     /// Returns the indices of chunks that did not move although nothing failed.
-    fn move_what_was_read(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Vec<usize>, PoolError> {
+    fn move_read_chunks(&self, read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Vec<usize>, PoolError> {
         let moving: Vec<&Moving> = read.iter().map(|(moving, _)| *moving).collect();
         let begun = self.begin_to_move(&moving, read)?;
         self.end_move(&moving, begun)

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_changes_holds_for_those_who_are_there_and_those_who_come() {
+    fn a_changed_filter_applies_to_present_and_future_clients() {
         let guests = Guests::new(denying("uid:1"));
         let (one, two) = (guests.enter(user(1)), guests.enter(user(2)));
         assert_eq!((one.caching(), two.caching()), (Caching::Never, Caching::Usual));

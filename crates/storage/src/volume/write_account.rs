@@ -191,7 +191,7 @@ mod tests {
     /// The budget is 1 MB per second. By hand: after 100 s, this cache has written 60 MB and others 30 MB, and the
     /// drive counts 90 MB. After 200 s, this cache has written 150 MB; the drive counts 150 MB too, and lags behind.
     #[test]
-    fn the_drive_counts_what_others_write_and_may_lag_behind() {
+    fn the_drive_counts_writes_of_others_and_may_lag() {
         let (mut account, error) = WriteAccount::open(None, START);
         assert!(error.is_none() && account.is_due(START));
         account.update(0, Some(7000 * MB), PER_DAY, START);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_goes_on_after_a_restart_and_a_damaged_one_is_left_alone() {
+    fn the_account_continues_after_a_restart_and_a_damaged_one_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/flash.json");
         let open = || WriteAccount::open(Some(path.clone()), START + 1000.0);

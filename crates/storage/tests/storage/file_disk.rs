@@ -89,7 +89,7 @@ fn read_only_openers_share_a_file_and_keep_writers_out() {
 }
 
 #[test]
-fn what_is_no_disk_is_refused_by_name() {
+fn unsuitable_devices_are_refused_by_name() {
     let (directory, path) = place();
     let message = |path: &Path| FileDisk::open(path, Options::default()).unwrap_err().to_string();
     assert!(message(&path).starts_with(&format!("{}: cannot be opened: No such file", path.display())));
@@ -141,7 +141,7 @@ fn the_page_cache_is_bypassed_only_where_the_size_allows_it() {
 }
 
 #[test]
-fn the_last_unit_is_padded_with_zeroes_and_what_is_written_to_the_padding_is_forgotten() {
+fn the_last_unit_is_padded_with_zeroes_and_ignores_writes_there() {
     // Support for direct I/O of 512 bytes depends on the file system.
     let sizes = [(8192 + 512, PageCache::AvoidIfPossible), (8192 + 512, PageCache::Use), (100, PageCache::Use)];
     for (size, page_cache) in sizes {
@@ -163,7 +163,7 @@ fn the_last_unit_is_padded_with_zeroes_and_what_is_written_to_the_padding_is_for
 }
 
 #[test]
-fn what_ends_past_the_end_is_refused_and_changes_nothing() {
+fn requests_beyond_the_end_are_refused_and_change_nothing() {
     let (_directory, path) = place();
     let disk = filled(&path, 8192 + 512, PageCache::Use);
     let unit = ALIGNMENT as u64;

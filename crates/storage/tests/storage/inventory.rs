@@ -35,7 +35,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_loop_device_is_a_disk_whose_role_follows_what_is_on_it_and_who_uses_it() {
+fn the_role_of_a_loop_device_follows_its_contents_and_users() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, vec![0; 16 << 20]).unwrap();
@@ -109,7 +109,7 @@ fn a_device_that_nothing_is_behind_is_a_missing_disk() {
 
 /// A loop device and the file behind it are one disk.
 #[test]
-fn what_uses_a_loop_device_uses_the_file_behind_it() {
+fn users_of_a_loop_device_use_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, vec![0; 16 << 20]).unwrap();

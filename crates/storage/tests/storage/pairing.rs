@@ -293,7 +293,7 @@ fn an_older_copy_of_the_backend_is_refused() {
 }
 
 #[test]
-fn of_a_backend_that_was_changed_without_its_cache_only_dirty_blocks_are_kept() {
+fn after_external_changes_of_the_backend_only_dirty_blocks_stay() {
     let setting = Setting::new(Mode::WriteThrough);
     setting.write_and_close(1);
     let (_, opened) = setting.open();
@@ -397,7 +397,7 @@ fn a_damaged_end_of_the_log_is_made_up_for_or_an_error_and_never_older_data() {
 }
 
 #[test]
-fn an_orderly_end_remembers_what_was_written_back() {
+fn a_clean_shutdown_records_written_back_blocks() {
     let mut setting = Setting::new(Mode::WriteBack);
     setting.config.cache.read("dirty-high", "10%").unwrap();
     setting.config.cache.read("dirty-low", "5%").unwrap();

@@ -104,7 +104,7 @@ fn a_block_that_found_no_space_is_not_forgotten() {
 
 /// Data written under pressure is read back, during the load and afterwards. Answers were delayed meanwhile.
 #[test]
-fn what_is_written_under_pressure_is_there() {
+fn writes_under_pressure_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let volume = open(directory.path(), "lru");
     under_pressure(&volume, || {
@@ -125,7 +125,7 @@ fn what_is_written_under_pressure_is_there() {
 
 /// Latencies, and the time of delayed writes, include the time before a request is planned, also for layout wlfc.
 #[test]
-fn latencies_have_what_a_request_waited_for_before_it_was_begun() {
+fn latencies_include_the_wait_before_planning() {
     let directory = tempfile::tempdir().unwrap();
     let (backend, flash) = (directory.path().join("disk.img"), directory.path().join("cache.img"));
     File::create(&backend).unwrap().set_len(512 * MIB).unwrap();

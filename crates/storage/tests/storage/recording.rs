@@ -71,7 +71,7 @@ fn a_request_is_a_line() {
 
 /// A killed process leaves what its file holds, and nothing that it has in memory: here, as long as the recorder runs.
 #[test]
-fn what_was_recorded_is_on_disk_before_the_recording_ends() {
+fn recorded_requests_are_on_disk_before_the_recording_ends() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["trace", "trace.zst"] {
         let path = folder.path().join(name);

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// It takes all file descriptors from its process.
 #[test]
-fn where_io_uring_is_refused_threads_do_its_work_and_say_why() {
+fn without_io_uring_threads_do_its_work_and_log_why() {
     flashwise_testing::alone::alone(|| {
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();

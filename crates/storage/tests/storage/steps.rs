@@ -167,7 +167,7 @@ fn while_the_backend_is_slow_hits_do_not_wait_and_each_miss_is_one_transfer() {
 /// Twice what there are frames for: the rest waits, and gets its turn. The second time, blocks are read that segments
 /// under way hold, whose memory is to hold others next.
 #[test]
-fn without_spare_frames_reads_wait_and_return_what_they_should() {
+fn without_spare_frames_reads_wait_and_are_correct() {
     for spare_frames in [0, 1, 500] {
         let mut world = World::new(spare_frames);
         (0..250).for_each(|client| world.read(client * 10, 10));
@@ -185,7 +185,7 @@ fn without_spare_frames_reads_wait_and_return_what_they_should() {
 /// The dirty limit is reached, and the backend takes nothing. Blocks on flash are read and others are written. A flush
 /// waits only for the flash.
 #[test]
-fn while_dirty_blocks_are_written_back_only_those_wait_who_need_the_backend() {
+fn write_back_delays_only_clients_that_need_the_backend() {
     let mut world = World::new(1024);
     // What an earlier run wrote to the backend is flushed once.
     world.ask(Operation::Flush, 9_000, 0, Vec::new());
@@ -256,7 +256,7 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
 /// A flush of the backend failed while a write was in progress there. The write may be gone too, although it is
 /// answered later.
 #[test]
-fn a_write_beside_a_flush_that_fails_is_told_of_when_it_was_answered() {
+fn a_failed_flush_reports_a_concurrent_acknowledged_write() {
     let mut world = World::new(1024);
     world.engine.cache_mut().set_mode(Mode::WriteAround);
     world.ask(Operation::Write, 100, 1, contents(1, 1));
@@ -281,7 +281,7 @@ fn a_write_beside_a_flush_that_fails_is_told_of_when_it_was_answered() {
 /// A flush of the backend fails. Only a durable write reports it. The flush that has to report it is handed back,
 /// because the flash fails meanwhile. So the engine without flash has to report it.
 #[test]
-fn a_flush_that_is_handed_back_has_told_of_nothing() {
+fn a_returned_flush_has_reported_no_error() {
     let settings = Settings { spare_frames: 1024, holds_failed: true, ..Settings::default() };
     let mut world = World::with_settings(World::config("lru"), settings);
     world.engine.cache_mut().set_mode(Mode::WriteAround);
@@ -313,7 +313,7 @@ fn a_flush_that_is_handed_back_has_told_of_nothing() {
 /// A block that the policy rejects waits in memory and is on its way to the backend. Zeroes or a write of the same
 /// block follow. The result of the newer one counts: the block has the newer content, unless only that one failed.
 #[test]
-fn what_becomes_of_a_newer_change_that_follows_to_the_backend_counts() {
+fn the_result_of_the_newer_change_counts() {
     let written = contents(70, 1);
     for (zeroes, older_fails, newer_fails) in [true, false]
         .into_iter()
@@ -357,7 +357,7 @@ fn what_becomes_of_a_newer_change_that_follows_to_the_backend_counts() {
 
 /// A read waits behind a write that fails on the backend: what the write was to make of the block is kept all the same.
 #[test]
-fn what_is_read_while_it_fails_on_its_way_to_the_backend_is_not_lost() {
+fn a_block_read_during_its_failed_write_is_not_lost() {
     let mut world = World::of(Config { write_buffer_blocks: 64, ..World::config("larc:fill=ghost") }, 1024, 0);
     world.ask(Operation::Write, 7, 1, contents(70, 1));
     world.ask(Operation::Flush, 9_000, 0, Vec::new());
@@ -381,7 +381,7 @@ fn what_is_read_while_it_fails_on_its_way_to_the_backend_is_not_lost() {
 /// The pages of each write of the flash, and its stream. One segment has two blocks of a client. The other has three
 /// admitted blocks and one of a client.
 #[test]
-fn a_flash_with_write_streams_is_told_what_pages_are() {
+fn a_flash_with_write_streams_gets_the_kind_of_each_page() {
     for (streams, expected) in [
         (0, vec![(3, 0), (5, 0)]),
         (1, vec![(3, 1), (5, 1)]),

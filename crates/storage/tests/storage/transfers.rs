@@ -170,7 +170,7 @@ fn random_transfers_agree_with_a_model() {
 }
 
 #[test]
-fn what_ends_past_the_end_fails_by_name_and_its_neighbours_do_not() {
+fn requests_beyond_the_end_fail_and_others_do_not() {
     for method in METHODS {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
@@ -426,7 +426,7 @@ fn the_function_that_takes_completions_may_drop_the_transfers_and_gets_the_rest(
 }
 
 #[test]
-fn what_the_submitter_guarantees_is_checked() {
+fn guarantees_of_the_submitter_are_checked() {
     for method in METHODS {
         let harness = Harness::new(Arc::new(MemoryDisk::new(1 << 20)), method);
         let mut memory = Memory::new(4);

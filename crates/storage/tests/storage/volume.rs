@@ -113,7 +113,7 @@ fn the_count_of_flash_writes_goes_on_after_a_restart() {
 }
 
 #[test]
-fn what_was_closed_comes_back_with_the_cache_warm() {
+fn a_clean_shutdown_keeps_the_cache_warm() {
     let setting = Setting::new();
     let data = pattern(7, 700_001);
     let (volume, opened) = setting.open();
@@ -132,7 +132,7 @@ fn what_was_closed_comes_back_with_the_cache_warm() {
 }
 
 #[test]
-fn what_was_flushed_is_there_after_the_process_is_gone() {
+fn flushed_data_survives_the_process() {
     let setting = Setting::new();
     let (volume, _) = setting.open();
     let data = pattern(1, 1 << 20);
@@ -148,7 +148,7 @@ fn what_was_flushed_is_there_after_the_process_is_gone() {
 }
 
 #[test]
-fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
+fn after_a_detach_the_backend_is_complete_and_the_volume_continues() {
     let setting = Setting::new();
     let (volume, _) = setting.open();
     let data = pattern(3, 6 << 20);
@@ -180,7 +180,7 @@ fn after_detaching_the_backend_alone_is_whole_and_the_volume_goes_on() {
 /// A volume changes from write-back to write-through. From then on, acknowledged data is on the backend: old dirty
 /// copies must not reappear.
 #[test]
-fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a_flush() {
+fn writes_in_write_through_survive_a_kill_after_a_change_of_mode() {
     for mode in ["write-through", "write-around"] {
         let setting = Setting::new();
         let (volume, _) = setting.open();
@@ -204,7 +204,7 @@ fn what_is_written_through_after_a_change_of_mode_outlives_the_process_without_a
 /// Data written through or past the flash is on the backend when it is acknowledged, even over dirty blocks; so are
 /// zeroes. No crash brings back the flash's old content.
 #[test]
-fn what_is_written_through_is_on_the_backend_whatever_the_flash_had_of_it() {
+fn writes_in_write_through_reach_the_backend_over_dirty_blocks() {
     let setting = Setting::new();
     let (volume, _) = setting.open();
     let block = 4096_u64;
@@ -258,7 +258,7 @@ fn nothing_stays_dirty_where_nothing_may() {
 }
 
 #[test]
-fn zeroes_and_holes_are_told_and_data_in_the_cache_is_data() {
+fn zeroes_and_holes_are_reported_and_cached_data_is_data() {
     let setting = Setting::new();
     let (volume, _) = setting.open();
     write(&volume, MIB, &pattern(5, 8192));
@@ -303,7 +303,7 @@ fn a_cache_is_not_used_twice_nor_with_another_backend_nor_cut_short() {
 }
 
 #[test]
-fn flash_that_holds_something_else_is_left_alone() {
+fn flash_with_other_contents_stays_unchanged() {
     let mut setting = Setting::new();
     std::fs::write(&setting.config.flash, vec![7; 8 << 20]).unwrap();
     assert!(setting.refusal().contains("found data that is not a cache"), "{}", setting.refusal());
@@ -358,7 +358,7 @@ fn a_volume_without_a_size_of_its_own_follows_its_backend() {
 /// Many threads, each on blocks of its own, while the log turns over several times and everything is checked at the
 /// end.
 #[test]
-fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
+fn reads_of_flash_do_not_wait_for_the_backend() {
     let mut setting = Setting::new();
     setting.config.cache.read("ram", "0").unwrap();
     let (volume, _) = setting.open();
@@ -427,7 +427,7 @@ fn a_read_sees_the_write_before_it_however_many_wait() {
 }
 
 #[test]
-fn many_clients_at_once_read_what_they_wrote() {
+fn concurrent_clients_read_their_own_writes() {
     for write_mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
         let mut setting = Setting::new();
         setting.config.cache.read("write-mode", write_mode.name()).unwrap();

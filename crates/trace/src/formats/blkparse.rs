@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_say_what_a_request_does() {
+    fn letters_give_the_operation() {
         use super::op;
         use flashwise_core::access::Op;
         for read in ["R", "RA", "RM", "RSM", "RS"] {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         refuses(
             "blkparse:action=Q",
             &[

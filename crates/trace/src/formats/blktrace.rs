@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let errors = |contents: &[u8]| {
             let batch = read("blktrace", contents);
             batch.malformed.iter().map(|(at, error)| format!("{at}: {error}")).collect::<Vec<_>>()

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let expected = "an action such as read, write, trim, sync, add, open or close";
         refuses(
             "fio:version=3",

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let flags = "expected nothing, or some of fua, no-hole, fast-zero, cache-always and cache-never, joined by +";
         let cases = [
             ("x,a,read,0,1,\n", r#"found "x", expected a time in microseconds"#.to_owned()),

@@ -39,7 +39,7 @@ mod tests {
     use crate::formats::testing::recognised;
 
     #[test]
-    fn what_cannot_be_read_is_named_with_what_can() {
+    fn unknown_formats_are_named_with_the_known_ones() {
         let text = "\u{feff}time_us,offset,length,op\n0,0,4096,R\n";
         let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let cases: [(&[u8], &str); 8] = [

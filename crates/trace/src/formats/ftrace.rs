@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         refuses(
             "ftrace:action=D",
             &[

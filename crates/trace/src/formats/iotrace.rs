@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let row = "1,sda,1,,,,,,48,5082383915,false,false,false,1,145584,193227744,8,Write,16,0\n";
         refuses(
             "iotrace",

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let contents = [header(2), record(2, 5, 7, 1), vec![0; 11]].concat();
         let batch = read("lcs", &contents);
         let error = (1, "found the last 11 bytes, expected a record of 28 bytes".to_owned());

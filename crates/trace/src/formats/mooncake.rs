@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         for (line, expected) in [
             (
                 r#"{"timestamp": 1, "hash_ids": [1, "#,

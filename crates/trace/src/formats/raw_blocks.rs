@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let errors = |spec: &str, contents: &[u8]| {
             let batch = read(spec, contents);
             batch.malformed.iter().map(|(at, error)| format!("{at}: {error}")).collect::<Vec<_>>()

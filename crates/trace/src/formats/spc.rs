@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         refuses(
             "spc",
             &[

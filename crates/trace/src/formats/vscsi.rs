@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn refuses_malformed_input() {
         let good = v1(0x28, 0x0100, 4096, 8, 1);
         let contents = [&good[..], &v1(0x28, 0x0300, 4096, 8, 1)].concat();
         assert_eq!(errors(&contents), [(1, "found a record of version 3, expected version 1".to_owned())]);

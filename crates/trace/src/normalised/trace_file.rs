@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_unpacked_is_an_error() {
+    fn damaged_archives_are_errors() {
         let frame = |values: &[u8]| Bytes::from(crate::normalised::column::pack(values).unwrap());
         let packed = frame(&[7; 4000]);
         assert_eq!(Column::<u32>::packed(packed.clone(), 1000, false).unpacked().unwrap().len(), 1000);

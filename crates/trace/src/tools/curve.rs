@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_is_what_lru_hits_at_every_size() {
+    fn the_curve_has_lru_hits_at_every_size() {
         let accesses = accesses();
         let trace = trace(&accesses);
         for warmup in [0, 777] {

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_generated_is_refused() {
+    fn impossible_patterns_are_refused() {
         let base = workload("zipf", 10, Length::Requests(10));
         let refused = |workload: Workload| workload.generator().err().unwrap();
         assert_eq!(

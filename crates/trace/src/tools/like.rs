@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_and_no_week_is_refused() {
+    fn invalid_servers_and_weeks_are_refused() {
         let error = Server::named("msr-wbe").unwrap_err().to_string();
         assert!(error.contains("unknown server 'msr-wbe' (did you mean 'msr-web'?)"), "{error}");
         assert!(Week::new(&SERVERS[0], 100, 4096, 1).is_err());

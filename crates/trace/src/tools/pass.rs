@@ -98,7 +98,7 @@ mod tests {
     use crate::progress::Silent;
 
     #[test]
-    fn what_passes_is_what_is_kept() {
+    fn copies_pass_the_rule_that_keeps_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.csv");
         let line = |at: u64| {

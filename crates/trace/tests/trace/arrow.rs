@@ -58,7 +58,7 @@ fn schema() -> Schema {
 }
 
 #[test]
-fn the_reader_of_arrow_finds_what_was_written() {
+fn the_reader_of_arrow_finds_all_written_rows() {
     let folder = tempfile::tempdir().unwrap();
     for bytes in files(folder.path()) {
         let trace = open(folder.path(), &bytes).unwrap();

@@ -328,7 +328,7 @@ fn lines_of_numbers_are_not_taken_for_each_other() {
 
 /// Files of two parts in different units, and times without evidence.
 #[test]
-fn what_the_first_lines_do_not_show_is_noted() {
+fn uncertain_units_are_noted() {
     let part = |name: &str, units: (u64, u64), pattern: usize| {
         let format = FORMATS.iter().find(|format| format.name == name).unwrap();
         Case::new(format, format.clock, units, pattern, 3).unwrap().text
@@ -351,7 +351,7 @@ fn what_the_first_lines_do_not_show_is_noted() {
 /// Lines that `csv` cannot distinguish from requests, and names of several words, are read in other units by the format
 /// itself.
 #[test]
-fn events_that_are_no_requests_stay_out_of_what_is_suggested() {
+fn events_without_requests_are_not_suggested() {
     const TIMED: Figures = (LINES, 500, 999_000_000);
     let actions = |at: u64| {
         let line = |action: &str| format!("8,16 1 {at} {at}.000001 7 {action} R {} + 4096 [a]", at % 500 * 8);

@@ -42,7 +42,7 @@ fn every_row_is_a_setting_with_a_valid_default_that_reads_as_it_is_shown() {
 }
 
 #[test]
-fn what_is_not_given_has_the_documented_default() {
+fn omitted_settings_have_documented_defaults() {
     let all = config(&[]);
     // 128 MiB are 32,768 blocks.
     assert_eq!((all.read_buffer_blocks, all.write_buffer_blocks), (16_384, 16_384));
@@ -107,7 +107,7 @@ fn ram_may_be_a_share_of_the_flash() {
 }
 
 #[test]
-fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
+fn an_error_names_setting_found_and_expected_value() {
     let errors = [
         refusal("erase-unit", "3MiB"),
         refusal("erase-unit", "32KiB"),

@@ -214,7 +214,7 @@ mod tests {
     /// Only entries before the first sentinel are old. The older sentinel moves to the end, the first time the second
     /// one.
     #[test]
-    fn sentinels_tell_what_is_old() {
+    fn sentinels_mark_old_blocks() {
         let mut cache = Queue::new(3);
         cache.push(1, 0);
         cache.move_sentinels(1);

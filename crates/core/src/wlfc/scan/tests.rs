@@ -138,7 +138,7 @@ fn a_first_page_of_zeroes_is_damage_where_resets_are_marked() {
 
 /// A sector of a first header is zeroes, or the rest of a mark: it was torn by a power failure, or it is damaged.
 #[test]
-fn a_durable_header_is_torn_by_a_reset_alone() {
+fn only_a_reset_tears_a_durable_header() {
     let (config, mut bucket, header) = bucket();
     let header = Header { run: 3, sequence: 5, oob: Oob { log: Log::Data, blocks: 6, ..header.oob }, ..header };
     header.encode(&[Ok(0x0101_0101); 6], &mut bucket.0[0]);

@@ -257,7 +257,7 @@ fn number(variable: &str) -> Option<u64> {
 
 /// `FLASHWISE_CRASH_POINTS` sets a larger number, and `FLASHWISE_SEED` a different seed.
 #[test]
-fn what_was_made_durable_survives_20_000_power_failures() {
+fn durable_data_survives_20_000_power_failures() {
     let worlds = number("FLASHWISE_CRASH_POINTS").unwrap_or(20_000).max(20_000) / u64::from(FAILURES);
     let first = number("FLASHWISE_SEED").unwrap_or(0) << 32;
     for seed in first..first + worlds {

@@ -147,7 +147,7 @@ fn a_large_write_leaves_a_tombstone_where_the_cache_has_something() {
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
+fn impossible_settings_are_refused() {
     let refused = |change: fn(&mut Config)| {
         let mut config = config();
         change(&mut config);
@@ -212,7 +212,7 @@ fn a_failed_read_is_forgotten() {
 /// Backend bucket 1 cannot be written. The four logs of its full write bucket go to a dirty copy, and on a retry to the
 /// backend. Nothing is evicted for that. Afterwards the bucket is like any other.
 #[test]
-fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
+fn blocks_rejected_by_the_backend_stay_dirty_and_are_retried() {
     let mut wlfc = Wlfc::new(config()).unwrap();
     (8..12).for_each(|block| drop(plan(&mut wlfc, Kind::Write, block, 1)));
     assert_eq!(wlfc.next_tick_us(5), None);

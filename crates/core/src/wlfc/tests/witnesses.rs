@@ -25,7 +25,7 @@ fn confronted(mut walks: Vec<Option<Walk>>) -> Vec<(bool, bool)> {
 }
 
 #[test]
-fn a_bucket_with_what_it_held_before_is_damaged_and_one_that_was_used_again_is_not() {
+fn a_bucket_with_old_contents_is_damaged_and_a_reused_one_is_not() {
     // Run 3 programmed bucket 0 first, in epoch 9, and then bucket 1.
     let witness = Some(Witness { bucket: 0, epoch: 9, page: 0 });
     let found = |run, epoch| confronted(vec![walk(run, 0, epoch, None), walk(3, 1, 10, witness)])[0];
@@ -39,7 +39,7 @@ fn a_bucket_with_what_it_held_before_is_damaged_and_one_that_was_used_again_is_n
 }
 
 #[test]
-fn what_is_in_two_buckets_is_in_neither_for_certain() {
+fn blocks_in_two_buckets_are_uncertain() {
     let walks = vec![walk(3, 0, 9, None), walk(3, 1, 10, None), walk(3, 0, 9, None), walk(4, 0, 9, None)];
     assert_eq!(confronted(walks), [(true, true), (false, false), (true, true), (false, false)]);
 }

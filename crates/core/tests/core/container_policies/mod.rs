@@ -89,7 +89,7 @@ impl Drive<'_> {
         };
         let is_held = is != Place::Nowhere;
         assert!(
-            is_possible && (is_held == (outcome != ContainerOutcome::Bypass) || self.resets_what_it_wrote(steps)),
+            is_possible && (is_held == (outcome != ContainerOutcome::Bypass) || self.resets_written_zones(steps)),
             "{}",
             what()
         );
@@ -103,7 +103,7 @@ impl Drive<'_> {
     }
 
     /// True if a unit was both written and reset, as in a cache so small that copies displace new blocks.
-    fn resets_what_it_wrote(&self, steps: &[FlashStep]) -> bool {
+    fn resets_written_zones(&self, steps: &[FlashStep]) -> bool {
         let writes =
             |step: &FlashStep| if let FlashStep::Write { page } = step { Some(self.unit_of(*page)) } else { None };
         steps.iter().filter_map(writes).any(|unit| steps.contains(&FlashStep::Reset { unit }))

@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn where_tls_is_demanded_nothing_else_is_answered_before_it() {
+    fn required_tls_comes_before_other_requests() {
         let mut handshake = handshake(Encryption::Required, &[("disk", 1)]);
         for option in [3, 6, 7, 8, 9, 10, 99] {
             assert_eq!(refused(&mut handshake, option, b"anything"), NBD_REP_ERR_TLS_REQD);

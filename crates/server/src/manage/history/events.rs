@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_file_yet_is_taken_once() {
+    fn new_events_are_returned_once() {
         let mut events = Events::default();
         events.push(Event { number: 41, ..event(1, None, "before".to_owned()) });
         assert!(!events.has_new() && events.take_new().is_empty());

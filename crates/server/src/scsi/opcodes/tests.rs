@@ -305,7 +305,7 @@ fn the_only_group_of_ports_is_active_and_optimised() {
 }
 
 #[test]
-fn a_stopped_unit_and_one_that_is_not_there_say_so() {
+fn stopped_and_missing_units_are_reported() {
     let rig = Rig::new();
     assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 0, 0], &[]), Answer::GOOD);
     assert_eq!(rig.asked(), [(Operation::Flush, 0, 0, false)]);

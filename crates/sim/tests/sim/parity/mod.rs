@@ -124,7 +124,7 @@ fn a_random_run_with_one_request_at_a_time_has_the_same_figures_in_the_simulator
 }
 
 #[test]
-fn a_random_run_with_many_requests_at_a_time_differs_by_when_the_backend_took_blocks_alone() {
+fn concurrent_random_runs_differ_only_in_times_of_write_back() {
     let mut differing = 0;
     for (seed, config) in (1..).zip(configs()) {
         let requests = workload::random(seed, 500);

@@ -112,7 +112,7 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 }
 
 #[test]
-fn random_faults_with_power_failures_lose_only_what_is_listed() {
+fn random_faults_with_power_failures_lose_only_listed_blocks() {
     let (first, budget) = (setting("FLASHWISE_SEED", 1), Budget::new("FLASHWISE_FAULT_SEEDS", 60..300, 3.0));
     let mut worlds = 0;
     // Regressions. 1: A block that the backend had rejected was written again, to a full write buffer, and read as its

@@ -37,7 +37,7 @@ fn reopened(world: &World, change: impl FnOnce(&FakeDisk)) -> Outcome<World> {
 }
 
 #[test]
-fn a_damaged_metadata_page_is_made_up_for_or_refused_and_never_changes_what_is_read() {
+fn a_damaged_metadata_page_is_repaired_or_refused() {
     let (mut refused, mut made_up, mut last) = (0, 0, 0);
     for seed in 1..=6 {
         let world = flushed_world(seed);

@@ -103,7 +103,7 @@ fn survive<S: Cached>(odds: u64, setup: impl Fn(&mut Random) -> S + Sync) {
 }
 
 #[test]
-fn what_was_flushed_survives_power_failures_at_any_operation() {
+fn flushed_data_survives_power_failures_at_any_operation() {
     survive(2, Setup::random);
 }
 

@@ -298,7 +298,7 @@ impl Cached for Setup {
 }
 
 #[test]
-fn what_wlfc_flushed_survives_power_failures_at_any_operation() {
+fn data_flushed_by_wlfc_survives_power_failures_at_any_operation() {
     survive(3, Setup::sound);
 }
 

@@ -122,7 +122,7 @@ fn a_flash_that_could_not_be_detached_counts_at_the_next_start() {
 /// Acknowledged data that was on the flash without a flush is lost with it. No flush succeeds until new data is written
 /// there.
 #[test]
-fn what_a_dead_flash_takes_with_it_is_an_error_until_it_is_written_anew() {
+fn blocks_lost_with_the_flash_fail_until_they_are_rewritten() {
     let (_setting, flash, volume) = on_breakable_flash(Layout::Log, "error-rate=100%");
     // More than fits into RAM.
     (0..1_500).for_each(|block| write(&volume, block).unwrap());

@@ -121,7 +121,7 @@ fn a_full_backend_answers_that_it_is_full_and_goes_on_when_it_is_not() {
 
 /// In write-back, a client hears nothing of a full backend: what does not fit waits on the flash.
 #[test]
-fn what_does_not_fit_on_the_backend_stays_on_flash_until_there_is_room() {
+fn blocks_stay_on_flash_while_the_backend_is_full() {
     let mut setting = Setting::new();
     setting.config.backend = setting.on_tmpfs("backend", 8 * MIB, 1);
     let volume = setting.open();
@@ -202,7 +202,7 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
 /// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching
 /// saves them.
 #[test]
-fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
+fn a_detach_writes_back_blocks_that_only_memory_has() {
     let mut setting = Setting::new();
     File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
     let volume = flash_that_failed(&mut setting, 100);
@@ -259,7 +259,7 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
 /// The flash fails while a block replaces one that is durable there, and other blocks are in memory. A later start
 /// finds the last flushed contents. A detach also saves the blocks that could not be written.
 #[test]
-fn a_flash_that_failed_has_what_was_flushed_and_memory_what_was_not() {
+fn a_failed_flash_has_flushed_data_and_memory_the_rest() {
     for detaches in [false, true] {
         let mut setting = Setting::new();
         setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 1);
@@ -365,7 +365,7 @@ fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works
 }
 
 #[test]
-fn the_end_of_a_backend_that_makes_no_whole_block_is_told_of_at_the_start() {
+fn a_start_reports_an_incomplete_last_block_of_the_backend() {
     let setting = Setting::new();
     File::create(&setting.config.backend).unwrap().set_len(8 * MIB + 512).unwrap();
     let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));

@@ -267,11 +267,11 @@ fn run_all(dies: bool) {
 }
 
 #[test]
-fn what_was_flushed_is_read_whatever_fails_for_a_while() {
+fn flushed_data_survives_temporary_failures() {
     run_all(false);
 }
 
 #[test]
-fn what_was_flushed_is_read_after_power_cuts_where_devices_fail() {
+fn flushed_data_survives_power_cuts_and_failing_devices() {
     run_all(true);
 }

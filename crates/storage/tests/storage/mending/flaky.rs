@@ -202,7 +202,7 @@ fn a_log_answers_no_write_that_has_no_place_left() {
 /// Dirty blocks on flash are written through while the backend fails. The client gets errors. Its data, old and new,
 /// stays on the flash and reaches the backend later.
 #[test]
-fn what_cannot_be_written_through_leaves_what_the_flash_has() {
+fn failed_write_through_leaves_the_flash_valid() {
     let directory = tempfile::tempdir().unwrap();
     let backend = Flaky::new(false);
     let config = small_log(&directory);
@@ -239,7 +239,7 @@ fn what_cannot_be_written_through_leaves_what_the_flash_has() {
 /// A flush of the backend fails and loses its data. Meanwhile a large request is written through over dirty blocks, in
 /// several segments. The flash must not mark these blocks as clean, even after a later flush succeeds.
 #[test]
-fn what_a_failed_flush_was_to_make_durable_is_not_called_clean() {
+fn blocks_of_a_failed_flush_stay_dirty() {
     let directory = tempfile::tempdir().unwrap();
     let backend = Flaky::new(false);
     let config = VolumeConfig {
@@ -382,7 +382,7 @@ fn a_flush_behind_a_detached_flash_tells_of_one_that_failed_before() {
 }
 
 #[test]
-fn a_client_hears_of_what_an_operators_flush_was_told_before() {
+fn a_client_gets_the_error_that_an_operators_flush_got() {
     for buckets in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let volume = with_a_flush_that_failed(buckets, &directory);

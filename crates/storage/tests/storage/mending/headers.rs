@@ -171,7 +171,7 @@ fn a_cache_whose_resets_were_not_marked_in_every_sector_is_from_its_next_start_o
 /// A process dies right after a flush, before it has noted the durable end. The next start notes it. So later damage is
 /// an error, and does not pass for a torn write, which would restore old data.
 #[test]
-fn what_a_start_found_is_durable_from_then_on() {
+fn recovered_data_is_durable() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Write, 4, &block(6)).unwrap();
@@ -195,7 +195,7 @@ fn what_a_start_found_is_durable_from_then_on() {
 
 /// A later header of the same bucket, from another run, shows that the pages before it were durable.
 #[test]
-fn later_headers_of_a_bucket_vouch_for_what_is_before_them() {
+fn later_headers_of_a_bucket_prove_earlier_ones_durable() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Flush, 0, &[]).unwrap();
@@ -210,7 +210,7 @@ fn later_headers_of_a_bucket_vouch_for_what_is_before_them() {
 
 /// A cache that is found again while its process runs: what was flushed was not torn, though no pause came yet.
 #[test]
-fn a_cache_that_is_found_again_keeps_what_was_flushed_and_is_damaged_since() {
+fn recovery_reports_damage_of_flushed_data() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Write, 4, &block(6)).unwrap();

@@ -38,7 +38,7 @@ fn a_clean_copy_that_cannot_be_read_is_read_from_the_backend() {
 
 /// It is an error of those who ask for it, is listed, and is over when it is written anew.
 #[test]
-fn a_log_that_cannot_be_read_fails_alone_until_it_is_written_anew() {
+fn an_unreadable_log_fails_only_its_blocks_until_they_are_rewritten() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Write, 4, &block(6)).unwrap();
@@ -112,7 +112,7 @@ fn a_flash_with_too_few_buckets_is_read_and_flushed() {
 /// One bad block of the backend is an error of those who write it past the cache; who reads and writes others hears
 /// nothing.
 #[test]
-fn a_bad_block_of_the_backend_fails_alone() {
+fn a_bad_block_of_the_backend_fails_no_other_block() {
     let mut world = World::new();
     let bad = 20 * BLOCK_BYTES as u64..21 * BLOCK_BYTES as u64;
     world.failing = vec![(BACKEND, DiskOperation::Write, bad.clone()), (BACKEND, DiskOperation::Read, bad)];
@@ -142,7 +142,7 @@ fn a_bad_block_of_the_backend_fails_alone() {
 /// The backend cannot be written at all: the cache takes what it has room for, and refuses the rest; nothing that was
 /// acknowledged is lost.
 #[test]
-fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
+fn writes_fail_without_space_if_the_backend_is_read_only() {
     let mut world = World::new();
     world.failing = vec![(BACKEND, DiskOperation::Write, ANYWHERE)];
     let mut newest: HashMap<usize, u8> = HashMap::new();
@@ -172,7 +172,7 @@ fn a_backend_that_cannot_be_written_fails_those_who_find_no_room() {
 /// A write spans two buckets of the backend. The logs of the first are full and cannot be written back. The write finds
 /// space anyway.
 #[test]
-fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
+fn evictions_between_parts_of_a_write_fail_no_request() {
     for full in 1..12 {
         let mut world = World::new();
         (0..full).for_each(|number| drop(world.ask(Operation::Write, number % 15, &block(1)).unwrap()));
@@ -189,7 +189,7 @@ fn what_leaves_between_the_parts_of_a_write_fails_nobody() {
 /// Writes are acknowledged before the backend rejects blocks that would make room for them. They wait in memory, and no
 /// flush succeeds. Once the backend works, they are written, except where a client has written newer data.
 #[test]
-fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
+fn acknowledged_writes_without_space_are_made_later() {
     let mut world = World::before(300);
     (0..30).for_each(|number| drop(world.ask(Operation::Write, number * 7, &block(1)).unwrap()));
     world.ask(Operation::Flush, 0, &[]).unwrap();
@@ -249,7 +249,7 @@ fn what_was_answered_and_found_no_room_is_made_once_there_is_some() {
 
 /// The backend takes writes and cannot be flushed: who reads hears nothing of it, and all is there once it can.
 #[test]
-fn a_backend_that_cannot_be_flushed_keeps_nobody_from_reading() {
+fn reads_continue_while_flushes_of_the_backend_fail() {
     let mut world = World::before(300);
     (0..60).for_each(|number| drop(world.ask(Operation::Write, number * 4, &block(1)).unwrap()));
     world.ask(Operation::Flush, 0, &[]).unwrap();
@@ -300,7 +300,7 @@ fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
 /// A bucket of logs can neither be read nor written. Its blocks are lost and listed, also after a start, until new data
 /// is written there.
 #[test]
-fn what_only_a_lost_bucket_had_is_listed_and_an_error() {
+fn blocks_of_a_lost_bucket_are_listed_and_fail() {
     let mut world = World::new();
     world.ask(Operation::Write, 3, &block(5)).unwrap();
     world.ask(Operation::Write, 4, &block(6)).unwrap();

@@ -168,7 +168,7 @@ fn a_bucket_that_cannot_be_read_while_another_fails_loses_nothing() {
 
 /// A flash that is gone and had nothing that the backend has not: it can be done without.
 #[test]
-fn a_flash_that_is_gone_with_clean_copies_alone_is_done_without() {
+fn a_missing_clean_flash_is_not_needed() {
     let mut world = world();
     is_as_before(&mut world, 0..BLOCKS);
     world.failing = vec![FLASH_READS, (FLASH, DiskOperation::Write, ANYWHERE), (FLASH, DiskOperation::Sync, ANYWHERE)];
@@ -182,7 +182,7 @@ fn a_flash_that_is_gone_with_clean_copies_alone_is_done_without() {
 /// write that failed since. Nothing is lost unless a bucket was unreadable for long. `FLASHWISE_SEEDS` sets the number
 /// of worlds, and `FLASHWISE_SEED` the first.
 #[test]
-fn what_cannot_be_read_for_a_while_is_there_afterwards() {
+fn temporarily_unreadable_blocks_return() {
     let first = setting("FLASHWISE_SEED", 1);
     let (mut errors, mut waited, mut losses) = (0, 0, 0);
     for seed in first..first + setting("FLASHWISE_SEEDS", 60) {

@@ -31,7 +31,7 @@ pub fn disks_of(pool: &Pool, name: &str) -> BTreeMap<u64, u32> {
 /// A disk is added and another taken out: neighbours still lie on different disks. Where one is taken out and none
 /// comes, what was there goes to the others by halves.
 #[test]
-fn what_leaves_a_disk_is_spread_so_that_neighbours_stay_apart() {
+fn an_evacuation_spreads_neighbouring_chunks() {
     for replaced in [true, false] {
         let tank = Tank::new(false);
         let pool = tank.open();
@@ -97,7 +97,7 @@ fn emptying_a_disk_waits_for_space() {
 
 /// The chunks of each of two disks would fit on the other disks, but not those of both.
 #[test]
-fn a_disk_is_not_emptied_into_what_another_needs() {
+fn two_evacuations_do_not_share_the_same_space() {
     let tank = Tank::new(false);
     let pool = tank.open();
     let free = pool.status().free_bytes;
@@ -208,7 +208,7 @@ fn a_start_that_is_refused_changes_no_disk() {
 /// Chunks deleted or trimmed while their disk is missing need no write-back: the flash can be removed, and the disk can
 /// return.
 #[test]
-fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
+fn deleted_chunks_of_a_missing_disk_need_no_flash() {
     let tank = Tank::new(true);
     let pool = tank.open();
     let striped = |name| NewLogical { striped: true, ..new(name, MIB) };
@@ -254,7 +254,7 @@ fn what_was_deleted_keeps_no_flash_while_a_disk_is_missing() {
 }
 
 #[test]
-fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is_written_anew() {
+fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
     for flash in [false, true] {
         let tank = Tank::new(flash);
         let pool = tank.open();
@@ -385,7 +385,7 @@ fn a_logical_disk_has_a_mode_of_its_own() {
 }
 
 #[test]
-fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused() {
+fn a_plan_describes_or_refuses_every_change() {
     let tank = Tank::new(false);
     let pool = tank.open();
     let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
@@ -508,7 +508,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
 }
 
 #[test]
-fn without_flash_what_is_written_waits_in_ram_until_it_is_flushed() {
+fn without_flash_writes_wait_in_ram_until_a_flush() {
     let tank = Tank::new(false);
     let pool = tank.open();
     let disk = pool.create_logical(&new("a", MIB)).unwrap();

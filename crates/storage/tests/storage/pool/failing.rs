@@ -130,7 +130,7 @@ fn each_logical_disk_that_wrote_hears_of_a_flush_that_failed() {
 /// Blocks of a failing disk wait in memory. A write that finds no free chunk gets that error at once, without endless
 /// retries.
 #[test]
-fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
+fn a_full_pool_fails_at_once_while_blocks_wait_in_memory() {
     let (tank, disks, bad) = with_a_bad_disk_beside(1, false);
     let mut config = tank.config.clone();
     config.cache.cache.read("sequential-bypass", "0").unwrap();
@@ -155,7 +155,7 @@ fn a_full_pool_says_so_while_what_was_answered_waits_for_a_place() {
 /// A chunk was freed and cannot be zeroed. It must not be allocated before it is, because a failed flush could lose the
 /// new owner's writes.
 #[test]
-fn a_chunk_that_cannot_be_zeroed_is_nobodys() {
+fn a_chunk_that_cannot_be_zeroed_is_not_allocated() {
     let (tank, disks, bad) = with_a_bad_disk_beside(0, false);
     let pool = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap().0;
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
@@ -304,7 +304,7 @@ fn a_sector_of_a_label_or_of_the_map_that_cannot_be_read_keeps_no_disk_out() {
 
 /// Chunks of a logical disk are on their way to another disk when it is deleted, and another is made.
 #[test]
-fn what_is_under_way_of_a_deleted_disk_is_no_affair_of_the_next() {
+fn late_requests_of_a_deleted_disk_do_not_reach_the_next() {
     for round in 0..12 {
         let (tank, disks, _) = with_a_bad_disk(false);
         let open = || Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
@@ -409,7 +409,7 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
 /// Without a flash, a block that a disk rejected waits in memory. Each flush of its logical disk fails; flushes of
 /// others do not. A disk that rejects everything counts as failed. Once it accepts the block, nothing is lost.
 #[test]
-fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
+fn losses_of_one_logical_disk_do_not_affect_others() {
     let (tank, disks, bad) = with_a_bad_disk(false);
     let pool = Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
     let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", MIB) }).unwrap();
@@ -463,7 +463,7 @@ fn what_is_lost_of_one_logical_disk_is_no_affair_of_another() {
 
 /// A first write to a chunk that is lost, and chunks given up that are: the flushes of others, and management, go on.
 #[test]
-fn what_is_lost_of_new_chunks_and_of_those_given_up_is_no_affair_of_others() {
+fn losses_of_new_and_freed_chunks_do_not_affect_others() {
     let (tank, disks, bad) = with_a_bad_disk(false);
     let pool = Pool::open_on(tank.config.clone(), disks.clone(), &|_, _| ()).unwrap().0;
     let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", 2 * MIB) }).unwrap();
@@ -504,7 +504,7 @@ fn what_is_lost_of_new_chunks_and_of_those_given_up_is_no_affair_of_others() {
 
 /// The error about a block lost with the flash names its logical disk and the position there.
 #[test]
-fn what_flash_has_lost_is_known_by_its_logical_disk() {
+fn lost_blocks_name_their_logical_disk() {
     let disks: Vec<Arc<dyn Disk>> = vec![Arc::new(MemoryDisk::new(8 * MIB as usize))];
     drop(Metadata::create("tank", disks.clone()).unwrap());
     let tank = Tank::new(true);

@@ -94,7 +94,7 @@ fn random(seed: u64) -> Xoshiro256PlusPlus {
 }
 
 #[test]
-fn clients_read_what_they_wrote_from_all_disks_and_after_a_restart() {
+fn clients_read_their_writes_from_all_disks_and_after_a_restart() {
     for flash in [false, true] {
         let tank = Tank::new(flash);
         let mut models: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
@@ -155,7 +155,7 @@ fn clients_read_what_they_wrote_from_all_disks_and_after_a_restart() {
 
 /// Unflushed data may be lost; flushed data is present.
 #[test]
-fn what_was_flushed_is_there_after_the_server_is_gone_without_a_word() {
+fn flushed_data_survives_a_killed_server() {
     for flash in [false, true] {
         let tank = Tank::new(flash);
         let pool = tank.open();
@@ -226,7 +226,7 @@ fn a_new_logical_disk_reads_zeroes_where_a_deleted_one_was() {
 /// Without the flash that had the data, a logical disk reads as zeroes. It never shows earlier contents of the disks,
 /// or data of others.
 #[test]
-fn what_was_on_the_disks_before_is_never_read() {
+fn earlier_contents_of_disks_are_never_read() {
     const BEFORE: u8 = 0xee;
     let tank = Tank::new(true);
     for path in &tank.config.disks {
@@ -458,7 +458,7 @@ fn clients_that_write_side_by_side_to_new_chunks_all_find_their_bytes() {
 /// Makes 100,000 random creations, growths and deletions, with writes in between. A model knows the number of chunks of
 /// each logical disk. The pool restarts after every 10,000 changes.
 #[test]
-fn a_hundred_thousand_random_changes_are_what_a_model_says() {
+fn a_hundred_thousand_random_changes_match_the_model() {
     const CHANGES: u32 = 100_000;
     let disks: Vec<Arc<dyn Disk>> = (0..3).map(|_| Arc::new(MemoryDisk::new(2 << 20)) as Arc<dyn Disk>).collect();
     let folder = TempDir::new().unwrap();

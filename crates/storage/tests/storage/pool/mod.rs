@@ -340,7 +340,7 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
 }
 
 #[test]
-fn a_map_that_does_not_fit_is_refused_and_what_was_before_stays() {
+fn a_map_that_does_not_fit_is_refused_and_changes_nothing() {
     let disk = Arc::new(MemoryDisk::new(2 * MIB)) as Arc<dyn Disk>;
     let mut metadata = Metadata::create("tank", vec![disk.clone()]).unwrap();
     change(&mut metadata, &[Change::Logical(1, shape("a", 1))]);
@@ -406,7 +406,7 @@ fn a_disk_that_fails_does_not_stop_the_others() {
 
 /// The error of an operator's change names the failure, and the pool once.
 #[test]
-fn what_no_disk_takes_names_the_pool_once() {
+fn errors_of_all_disks_name_the_pool_once() {
     let failing = Arc::new(Failing(MemoryDisk::new(2 * MIB), Mutex::new(false)));
     let disks = vec![failing.clone() as Arc<dyn Disk>];
     drop(Metadata::create("tank", disks.clone()).unwrap());

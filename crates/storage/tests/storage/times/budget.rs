@@ -52,7 +52,7 @@ fn budget(world: &World) -> WriteBudgetStatus {
 /// Writes of others to the drive use up the budget. Without the drive's counter the cache writes all of the budget
 /// beside them.
 #[test]
-fn what_others_write_to_the_drive_counts_as_its_own_counter_has_it() {
+fn the_drives_counter_includes_writes_of_others() {
     for (others_share, admission) in [
         (0.0, "write-budget:writes-per-day=2"),
         (0.5, "write-budget:writes-per-day=2"),

@@ -196,7 +196,7 @@ fn mappings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn refuses_what_is_malformed() {
+fn refuses_malformed_input() {
     refuses(
         "csv:time=0,offset=1,length=2,op=3,offset-unit=512,header=no",
         &[
