@@ -134,7 +134,7 @@ impl ServedVolumes {
         };
         match lost {
             Ok(0) => Ok(()),
-            Ok(lost) => Err(ManageError::Conflict(format!("{lost} blocks of it are lost; write them anew first"))),
+            Ok(lost) => Err(ManageError::Conflict(format!("{lost} blocks of it are lost; overwrite them first"))),
             Err(error) => Err(ManageError::Failed(error.to_string())),
         }
     }

@@ -168,7 +168,7 @@ impl Report {
         let left = all.len().saturating_sub(TOLD_MAX);
         all.into_iter().take(TOLD_MAX).for_each(|text| self.damage(text));
         if left > 0 {
-            self.damage(format!("{left} more like the last."));
+            self.damage(format!("{left} more like this."));
         }
     }
 }
@@ -213,9 +213,8 @@ pub fn check(
     match recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ()) {
         Ok(recovered) => check_recovered(flash, &superblock, &recovered, data, &mut report, progress)?,
         Err(FlashError::Io(error)) => return Err(error),
-        Err(error) => report.damage(format!(
-            "The cache cannot be opened: {error}. Blocks that were only there are lost; the backend has the rest."
-        )),
+        Err(error) => report
+            .damage(format!("The cache cannot be opened: {error}. Dirty blocks are lost; the backend has the rest.")),
     }
     Ok(report)
 }
@@ -234,9 +233,7 @@ fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
         && copies.len() > 1
     {
         report.damage(format!(
-            "Copy {copy} of the superblock is damaged: {error}. The other copy is whole and is used; the next start \
-             writes \
-             this one anew."
+            "Copy {copy} of the superblock is damaged: {error}. The other copy is valid and is used; the next start repairs this one."
         ));
     }
     Ok(errors.is_empty())
@@ -257,7 +254,7 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
     if let Some((identity, bytes)) = backend {
         if identity.id != superblock.backend {
             report.mismatch(format!(
-                "The cache belongs to backend {}, and this backend is {} ({}): they are no pair.",
+                "The cache belongs to backend {}, and this backend is {} ({}): they do not match.",
                 description.backend,
                 Uuid::from_bytes(identity.id),
                 identity.description
@@ -265,7 +262,7 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
         }
         if identity.id == superblock.backend && bytes < superblock.volume_bytes {
             report.damage(format!(
-                "The backend has {bytes} bytes, the volume {}: the backend was cut short.",
+                "The backend has {bytes} bytes, the volume {}: the backend was truncated.",
                 superblock.volume_bytes
             ));
         }
@@ -275,10 +272,10 @@ fn describe(superblock: &Superblock, is_whole: bool, backend: Option<(&Identity,
             report.note("The cache is detached: the backend has all data, and no start uses this cache.".to_owned())
         }
         State::InUse if is_whole => {
-            report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned());
+            report.note("The cache was not shut down cleanly: its server was killed, or lost power.".to_owned());
         }
         State::InUse => report.note(
-            "The cache was not closed in order, or the damaged copy of the superblock records that it was. A start \
+            "The cache was not shut down cleanly, or the damaged copy of the superblock has the record of it. A start \
              decides by the \
              backend's record."
                 .to_owned(),
@@ -469,9 +466,7 @@ fn check_recovered(
     report.counts.dirty_blocks = if superblock.state == State::Detached { 0 } else { log.dirty_blocks() };
     report.counts.lost_blocks = recovered.lost.len() as u64;
     if recovered.torn {
-        report.note(
-            "The end of the log was torn by a crash. It was never flushed, and a start leaves it out.".to_owned(),
-        );
+        report.note("The end of the log was torn by a crash. It was never flushed, and a start ignores it.".to_owned());
     }
     if !recovered.lost.is_empty() {
         let mut lost: Vec<u32> = recovered.lost.keys().copied().collect();
@@ -479,8 +474,7 @@ fn check_recovered(
         let named: Vec<String> = lost.iter().take(TOLD_MAX).map(u32::to_string).collect();
         let more = if lost.len() > TOLD_MAX { ", ..." } else { "" };
         report.damage(format!(
-            "The only copy of {} blocks was lost before: {}{more}. Reading them is an error until they are written \
-             anew.",
+            "The only copy of {} blocks was lost earlier: {}{more}. Reads of them fail until new data is written there.",
             lost.len(),
             named.join(", ")
         ));
@@ -554,8 +548,7 @@ fn check_data(
         let Some(wrong) = wrong else { continue };
         damage.push(if recovered.log.is_dirty(slot) {
             format!(
-                "Block {block}, at page {slot}, {wrong}. It was the only copy: reading it is an error until it is \
-                written anew."
+                "Block {block}, at page {slot}, {wrong}. It was the only copy: reads fail until new data is written there."
             )
         } else {
             format!("Block {block}, at page {slot}, {wrong}. It is read from the backend, which has it too.")

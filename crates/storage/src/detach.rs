@@ -32,18 +32,15 @@ pub enum DetachError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
-        "{error}; not all is written back: {written} of {all} blocks are, and {path} still has them all. Detach it \
-         again once the backend is writable"
+        "{error}. {written} of {all} blocks were written back, and {path} still has all of them. Detach it again when the backend is writable"
     )]
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
     Pair { path: String, backend: String, error: AttachError },
-    #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
+    #[error("backend {path}: found {found} bytes, expected {expected}; it was truncated or is another backend")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
-        "flash {path}: its superblock is lost in both copies, and {what}. Give its backend, and --erase-unit and \
-         --flash-size as when the \
-         cache was made"
+        "flash {path}: both copies of its superblock are lost, and {what}. Give its backend, and --erase-unit and --flash-size with the values of its creation"
     )]
     NoSuperblock { path: String, what: String },
     #[error(

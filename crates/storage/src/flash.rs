@@ -27,7 +27,7 @@ pub enum FlashError {
     Damaged(PageError, PageError),
     #[error(
         "the cache has {found} bytes of flash by its superblock, the device has {device}; \
-         it was cut short or is another device"
+         it was truncated or is another device"
     )]
     TooSmall { found: u64, device: u64 },
     #[error("{0}{salvage}", salvage = if matches!(.0, ScanError::Read(_)) { "" } else { SALVAGE })]
@@ -142,7 +142,7 @@ pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     {
         let path = flash.description();
         return Err(io::Error::other(format!(
-            "{path}: zones {failed:?} have failed; a cache is made of a device that is whole"
+            "{path}: zones {failed:?} have failed; a new cache needs a device without failed zones"
         )));
     }
     let copies = read_copies(flash)?;

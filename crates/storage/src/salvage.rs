@@ -277,7 +277,7 @@ fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, boo
         Err(error) if is_damaged(&error) => return Err(lost(format!("the backend's record is damaged ({error})"))),
         record => record?.ok_or_else(|| lost("the backend has no record of a cache".to_owned()))?,
     };
-    let Some(geometry) = options.geometry else { return Err(lost("how it is divided is not known".to_owned())) };
+    let Some(geometry) = options.geometry else { return Err(lost("its geometry is unknown".to_owned())) };
     let closed = record.closed.as_ref();
     let superblock = Superblock {
         attach: record.attach,
@@ -294,7 +294,7 @@ fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, boo
         let units = format!("in {} erase units of {unit} bytes", geometry.units);
         return match made_up::made_up(flash, &superblock)? {
             Some((superblock, true)) => Ok((superblock, false)),
-            Some(_) => Err(lost(format!("pages of its cache are not where they would be {units}"))),
+            Some(_) => Err(lost(format!("pages of its cache are not in their places {units}"))),
             None => {
                 Err(lost(format!("{units} no page of cache {} is found, which the backend belongs to", record.cache)))
             }

@@ -22,7 +22,7 @@ pub enum WipeError {
     #[error("flash {path}: it is blank: there is nothing to wipe")]
     Blank { path: String },
     #[error(
-        "flash {path}: it holds something that is not a cache, which is not wiped here; expected the magic number of a \
+        "flash {path}: found data that is not a cache, so it is not wiped; expected the magic number of a \
          cache"
     )]
     Foreign { path: String },

@@ -310,7 +310,7 @@ impl Remove {
         if let Some(confirm) = &self.give_up {
             let path = path(&pool, &["disks", &disk.number.to_string(), "give-up"]);
             client.send("POST", &path, &json!({ "confirm": confirm }))?;
-            println!("Disk {} is given up. Reads of its data fail until that is rewritten.", disk.path);
+            println!("Disk {} is given up. Reads of its data fail until new data is written there.", disk.path);
             println!("See how much is lost with flashwise pool status, and where with flashwise disk map.");
             return Ok(());
         }
@@ -321,7 +321,7 @@ impl Remove {
             return Ok(());
         }
         client.send("DELETE", &path(&pool, &["disks", &disk.number.to_string()]), &Value::Null)?;
-        println!("Disk {} is being emptied and is then removed; flashwise pool status shows the progress.", disk.path);
+        println!("Disk {} is being emptied and will be removed; flashwise pool status shows the progress.", disk.path);
         if !pool.made {
             println!("Once it is removed, remove it from the configuration too.");
         }

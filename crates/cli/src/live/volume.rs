@@ -70,7 +70,7 @@ impl Delete {
         match delete(&self.api, "volume", &self.name, &self.confirm)? {
             true => println!("Volume {} is deleted. Its backend has all data.", self.name),
             false => {
-                println!("Volume {} was not served and is forgotten. Its devices are left as they are.", self.name)
+                println!("Volume {} was not served and is forgotten. Its devices are unchanged.", self.name)
             }
         }
         Ok(())

@@ -244,7 +244,7 @@ fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
     // Wrong geometry options change nothing.
     for wrong in [["--erase-unit", "1MiB"], ["--erase-unit", "512KiB"], ["--flash-size", "24MiB"]] {
         let (_, error) = setting.fails(&[&SALVAGE[..], &wrong].concat(), 1);
-        assert!(error.contains("pages of its cache are not where they would be"), "{wrong:?}: {error}");
+        assert!(error.contains("pages of its cache are not in their places"), "{wrong:?}: {error}");
         assert!(std::fs::read(setting.path("disk.img")).unwrap() == before, "{wrong:?}");
     }
     let out = succeed(setting.directory.path(), &SALVAGE);

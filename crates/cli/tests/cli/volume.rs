@@ -85,7 +85,7 @@ fn a_volume_is_made_served_again_after_a_restart_and_removed_with_its_data_in_pl
     assert!(ask(path, &["status"]).contains("volume web is NOT SERVED: "));
     assert!(fail(path, &create("web", "a.img"), 1).contains("to forget it, delete it"));
     let told = ask(path, &delete[..5]);
-    assert_eq!(told, "Volume web was not served and is forgotten. Its devices are left as they are.\n");
+    assert_eq!(told, "Volume web was not served and is forgotten. Its devices are unchanged.\n");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "[]");
     server.end();
 }

@@ -44,7 +44,7 @@ pub enum ScanError<E> {
     Read(E),
     #[error("a header page is damaged: page {page} of bucket {bucket}, which was durable")]
     Damaged { bucket: u32, page: u32 },
-    #[error("bucket {bucket} is empty, but was written up to page {written} when the cache was closed in order")]
+    #[error("bucket {bucket} is empty, but was written up to page {written} at a clean shutdown")]
     Missing { bucket: u32, written: u32 },
     #[error("bucket {bucket} has changed since everything was durable; its contents up to page {page} may be older")]
     Changed { bucket: u32, page: u32 },

@@ -126,7 +126,7 @@ impl Making {
         }
         let mut does = vec![format!("Volume {name} is not served any more. Its data stays on {}.", status.backend)];
         if !status.flash.is_empty() {
-            does.push(format!("The cache on {} is given up, and that is blank then.", status.flash));
+            does.push(format!("The cache on {} is deleted, and the flash will be blank.", status.flash));
         }
         does.push(format!("{} does not have it any more.", self.file(Kind::Volume).display()));
         Ok(Plan { does, destroys: true, ..Plan::default() })

@@ -78,7 +78,7 @@ fn of_pool(before: Option<&Seen>, now: &Seen, pool: &PoolStatus, happened: &mut 
     }
     for (number, was) in &before.disks {
         let Some(disk) = now.disks.get(number) else {
-            happened(Severity::Info, format!("Disk {number}, {}, is empty and was taken out", was.path));
+            happened(Severity::Info, format!("Disk {number}, {}, is empty and was removed", was.path));
             continue;
         };
         if disk.state != was.state {
@@ -143,7 +143,7 @@ mod tests {
         let expected = ["The pool warns: full", "Disk 1, /dev/sd1, is not emptied any further: no room"];
         assert_eq!(told, expected);
         let told = look(vec![disk(0, PoolDiskState::Ok)], Some("fuller"));
-        assert_eq!(told, ["Disk 1, /dev/sd1, is empty and was taken out"]);
+        assert_eq!(told, ["Disk 1, /dev/sd1, is empty and was removed"]);
         assert_eq!(look(vec![disk(0, PoolDiskState::Ok)], None), ["The pool is ok, and warns of nothing any more"]);
     }
 }

@@ -126,9 +126,9 @@ pub fn use_without_cache(side: &dyn BackendSide, known: Option<Record>) -> Resul
 fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refusal> {
     match record {
         Some(Record { cache, may_be_dirty: true, .. }) if !discards => Err(Refusal::Missing { expected: *cache }),
-        Some(Record { cache, may_be_dirty: true, .. }) => Ok(Verdict::New(Some(format!(
-            "cache {cache} was discarded: what it held and was not written back is lost"
-        )))),
+        Some(Record { cache, may_be_dirty: true, .. }) => {
+            Ok(Verdict::New(Some(format!("cache {cache} was discarded: its dirty blocks are lost"))))
+        }
         _ => Ok(Verdict::New(None)),
     }
 }
@@ -165,14 +165,13 @@ fn judge(
         if may_be_dirty && !pairing.discards {
             return Err(refusal);
         }
-        let lost =
-            if may_be_dirty { "; what was not written back is lost" } else { "; nothing was left to write back" };
-        Ok(Verdict::New(Some(format!("the cache was dropped, as {what}{lost}"))))
+        let lost = if may_be_dirty { "; its dirty blocks are lost" } else { "; it had no dirty blocks" };
+        Ok(Verdict::New(Some(format!("the cache was dropped, because {what}{lost}"))))
     };
     if !is_of_record(found) {
         let (on_found, on_expected) = (found.may_be_dirty, record.may_be_dirty);
         let refusal = Refusal::OtherCache { found: cache, expected: record.cache, on_found, on_expected };
-        return give_up(on_found || on_expected, refusal, "the backend was used with another since");
+        return give_up(on_found || on_expected, refusal, "the backend was used with another cache since");
     }
     if let (Some(expected), Some(inode)) = (record.inode, inode)
         && expected != inode
@@ -302,7 +301,7 @@ pub fn attach(
 ) -> Result<Attached, AttachError> {
     let (record, damage) = read_unless(wanted.pairing.discards, side)?;
     let holds_nothing = |error: &dyn std::fmt::Display| {
-        format!("the cache was dropped, as it is damaged ({error}); nothing was left to write back")
+        format!("the cache was dropped, because it is damaged ({error}); it had no dirty blocks")
     };
     let found = match examine(flash) {
         Err(FlashError::Damaged(..)) if record.as_ref().is_some_and(|record| !record.may_be_dirty) => {
@@ -410,16 +409,15 @@ fn resume(
         && recovered.dropped_blocks > 0
     {
         notes.push(format!(
-            "{} clean blocks of the cache were dropped, as the backend was being written close to them when the last \
-             run ended",
+            "{} clean blocks of the cache were dropped, because the last run ended during writes to the backend near them",
             recovered.dropped_blocks
         ));
     }
     if let Some(changed) = changed {
         let clean = held.drop_clean(flash, &mut superblock).map_err(FlashError::Io)?;
         notes.push(match clean {
-            0 => format!("{changed}; the cache had no clean blocks that would have to be dropped"),
-            _ => format!("{clean} clean blocks of the cache were dropped, as {changed}"),
+            0 => format!("{changed}; the cache had no clean blocks to drop"),
+            _ => format!("{clean} clean blocks of the cache were dropped, because {changed}"),
         });
     }
     superblock.digest = held.digest(superblock.attach);

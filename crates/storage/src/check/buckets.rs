@@ -54,10 +54,10 @@ pub(super) fn check_buckets(
     }
     if !superblock.failed_units.is_empty() {
         let units: Vec<String> = superblock.failed_units.iter().map(|failed| failed.unit.to_string()).collect();
-        report.note(format!("Erase units that have failed and are not written any more: {}.", units.join(", ")));
+        report.note(format!("Erase units that have failed and are no longer written: {}.", units.join(", ")));
     }
     if torn > 0 {
-        report.note(format!("{torn} buckets were torn by a crash: what was being written to them was never flushed."));
+        report.note(format!("{torn} buckets were torn by a crash: their last writes were never flushed."));
     }
     if superblock.state == State::Detached {
         return Ok(());
@@ -93,7 +93,7 @@ fn check_write_pointers(zoned: &ZonedFlash, unit_pages: u32, held: &Held) -> Vec
         let is_finished = expected > 0 && found == unit_pages;
         (found != expected && !is_finished).then(|| {
             format!(
-                "Bucket {bucket}: the device's write pointer is at page {found}, what counts there ends at page \
+                "Bucket {bucket}: the device's write pointer is at page {found}, its valid data ends at page \
                 {expected}."
             )
         })
@@ -148,9 +148,7 @@ fn check_data(
                 );
                 damage.push(match oob.state {
                     BucketState::Read => format!("{place} It is read from the backend, which has it too."),
-                    _ => format!(
-                        "{place} It may be the only copy: reading it is then an error until it is written anew."
-                    ),
+                    _ => format!("{place} It may be the only copy: then reads fail until new data is written there."),
                 });
             }
         }

@@ -188,7 +188,7 @@ fn a_cache_that_was_killed_is_sound_and_its_blocks_and_records_are_counted() {
         assert!(counts.dirty_records + counts.clean_records >= counts.cached_blocks);
         let description = report.description.unwrap();
         assert_eq!((description.state, description.erase_unit_bytes), ("in-use", 65_536));
-        assert!(report.findings[0].text.contains("not closed in order"), "{:?}", report.findings);
+        assert!(report.findings[0].text.contains("not shut down cleanly"), "{:?}", report.findings);
     }
 }
 
@@ -227,8 +227,7 @@ fn damaged_data_is_found_only_when_data_is_read_and_is_explained() {
     assert_eq!(
         damage_of(&report),
         [format!(
-            "Block {block}, at page {slot}, has a wrong checksum. It was the only copy: reading it is an error until \
-             it is written anew."
+            "Block {block}, at page {slot}, has a wrong checksum. It was the only copy: reads fail until new data is written there."
         )]
     );
 }

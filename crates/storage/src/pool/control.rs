@@ -79,7 +79,7 @@ impl Pool {
         check_name(&new.name)?;
         check_size(new.size_bytes)?;
         if self.shared.state().metadata.map.named(&new.name).is_some() {
-            return Err(self.refuse(format!("there is a logical disk '{}' already", new.name)));
+            return Err(self.refuse(format!("a logical disk '{}' exists already", new.name)));
         }
         Ok(())
     }
@@ -331,7 +331,7 @@ impl Pool {
         let what = match state.metadata.missing().contains(id) {
             true => format!(
                 "{} is disk {id} of this pool, which is missing: add it to the configuration and restart the server. \
-                 To add it as an empty disk, give the missing disk up first",
+                 To add it as an empty disk, remove the missing disk first",
                 path.display()
             ),
             false => format!("{} is disk {id} of this pool already, last found as {}", path.display(), member.path),

@@ -109,11 +109,11 @@ impl Pool {
             return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
         };
         if map.disks.len() == 1 {
-            return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));
+            return Err(self.refuse("its only disk cannot be removed".to_owned()));
         }
         if !state.has_disk_that_stays(id) {
-            let why = "its other disks are missing or being taken out themselves; add a disk first";
-            return Err(self.refuse(format!("disk {id}, {}, cannot be taken out: {why}", member.path)));
+            let why = "its other disks are missing or being removed; add a disk first";
+            return Err(self.refuse(format!("disk {id}, {}, cannot be removed: {why}", member.path)));
         }
         let used = map.space.counts().get(&id).map_or(0, |count| count.chunks - count.free);
         let used_bytes = u64::from(used) * CHUNK_BYTES;
@@ -244,7 +244,7 @@ impl Shared {
         let (stuck, first) = (std::mem::take(&mut leaving.stuck), leaving.first.take());
         if let Some(first) = first {
             let chunks = if stuck.len() == 1 { "a chunk".to_owned() } else { format!("{} chunks", stuck.len()) };
-            let what = format!("disk {id}: {chunks} could not be moved, and will be tried again: {first}");
+            let what = format!("disk {id}: {chunks} could not be moved, and will be retried: {first}");
             return Err(PoolError::Refused { pool: self.name.clone(), what });
         }
         let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();

@@ -49,7 +49,7 @@ impl Pool {
             drop(state);
             tries += 1;
             if tries == TRIES {
-                return Err(self.refuse("its map changes all the time; try again when clients write less".to_owned()));
+                return Err(self.refuse("its map changes too often; retry when clients write less".to_owned()));
             }
             time::sleep(std::time::Duration::from_millis(10));
         };

@@ -171,10 +171,12 @@ impl Metadata {
             .into_iter()
             .map(|(disk, error)| {
                 let was_taken_out = matches!(error, PoolError::TakenOut { .. });
-                (disk.description(), if was_taken_out { "it was taken out" } else { "it is blank" })
+                (disk.description(), if was_taken_out { "it was removed" } else { "it is blank" })
             })
             .collect();
-        notes.extend(others.iter().map(|(path, _)| format!("pool {name}: {path} is no disk of it and is left out")));
+        notes.extend(
+            others.iter().map(|(path, _)| format!("pool {name}: {path} is not one of its disks and is ignored")),
+        );
         if !missing.is_empty() && !degraded {
             return Err(PoolError::Missing { pool: name.to_owned(), missing, others });
         }
@@ -184,7 +186,7 @@ impl Metadata {
         let stale =
             candidates.iter().filter(|candidate| candidate.found.as_ref().is_none_or(|found| found.start != start));
         notes.extend(stale.map(|candidate| {
-            format!("pool {name}: {} was away and is up to date again", candidate.disk.description())
+            format!("pool {name}: {} was absent and is up to date again", candidate.disk.description())
         }));
         let mut metadata = Metadata {
             pool: candidates[0].label.pool,
@@ -476,7 +478,7 @@ fn candidates(
         let path = disk.description();
         let label = match Label::read(&*disk) {
             Err(error) if is_dead(&error) && degraded => {
-                notes.push(format!("pool {name}: {path} cannot be read and is left out: {error}"));
+                notes.push(format!("pool {name}: {path} cannot be read and is ignored: {error}"));
                 continue;
             }
             Err(error) if is_dead(&error) => {
@@ -512,7 +514,7 @@ fn candidates(
             // The disk then takes the map of the others, which may be older.
             Err(error) if degraded => {
                 notes.push(format!(
-                    "pool {name}: {path}: its map cannot be read, and that of the others counts: {error}"
+                    "pool {name}: {path}: its map cannot be read, and the map of the other disks is used: {error}"
                 ));
                 unread.get_or_insert(PoolError::Unread { path, error });
                 None

@@ -44,7 +44,7 @@ impl Pool {
         let others = || all.values().filter(|other| disk.is_none_or(|disk| disk.id != other.id));
         let kept = |other: &LogicalDisk| other.logical.shape().pinned_ram_bytes;
         if others().filter(|other| kept(other) > 0).count() >= usize::from(PINS_MAX) {
-            return Err(self.refuse(format!("RAM is kept for {PINS_MAX} logical disks already, which is the most")));
+            return Err(self.refuse(format!("RAM is reserved for {PINS_MAX} logical disks already, the maximum")));
         }
         let (taken, room) = (others().map(|other| kept(other)).sum::<u64>(), self.volume().read_buffer_bytes());
         if taken.saturating_add(bytes) > room {

@@ -42,7 +42,7 @@ pub fn lost(disk: &DiskInfo) -> String {
         })
         .collect();
     let more = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
-    let dirty = if disk.role == Role::Cache { ", with the blocks that its backend does not have" } else { "" };
+    let dirty = if disk.role == Role::Cache { ", with its dirty blocks" } else { "" };
     format!("The data on {} is lost{dirty}: {holds}{more}.", disk.named())
 }
 

@@ -150,20 +150,19 @@ impl Driver for Engine {
         }
         if lossy > 0 {
             remarks.push(format!(
-                "flash: {lossy} buckets of the backend are not written back, as some of what they lack cannot be read \
-                 from it"
+                "flash: {lossy} buckets of the backend are not written back, because some of their dirty blocks cannot be read from it"
             ));
         }
         if failing > 0 {
             remarks.push(format!(
-                "backend: {failing} buckets could not be written; they stay in the cache, and are tried again"
+                "backend: {failing} buckets could not be written; they stay in the cache and are retried"
             ));
         }
         if !failed.is_empty() {
-            remarks.push(format!("flash: erase units {failed:?} have failed, and are not written any more"));
+            remarks.push(format!("flash: erase units {failed:?} have failed and are no longer written"));
         }
         if self.cache().is_frozen() {
-            remarks.push("flash: nothing is written to it any more, as it cannot be relied on".to_owned());
+            remarks.push("flash: it is no longer written, because it is unreliable".to_owned());
         }
         remarks
     }

@@ -304,7 +304,7 @@ fn after_external_changes_of_the_backend_only_dirty_blocks_stay() {
     backend.write_all_at(&vec![9; 4 * BLOCK], 0).unwrap();
     let (volume, opened) = setting.open();
     assert!(
-        opened.notes[0].contains("4 clean blocks of the cache were dropped, as the backend was changed"),
+        opened.notes[0].contains("4 clean blocks of the cache were dropped, because the backend was changed"),
         "{opened:?}"
     );
     assert_eq!(read(&volume), 9, "not what the cache had");

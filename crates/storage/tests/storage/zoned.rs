@@ -338,5 +338,5 @@ fn a_device_with_failed_zones_is_no_home_for_a_new_cache() {
     let flash = ZonedFlash::new(Box::new(device)).unwrap();
     let mut superblock = Superblock::new([1; 16], [2; 16], flash.geometry(), MIB);
     let error = flashwise_storage::flash::format(&flash, &mut superblock).unwrap_err().to_string();
-    assert!(error.ends_with("zones [9, 11] have failed; a cache is made of a device that is whole"), "{error}");
+    assert!(error.ends_with("zones [9, 11] have failed; a new cache needs a device without failed zones"), "{error}");
 }

@@ -554,7 +554,7 @@ def use_a_cache(hand, name):
     hand.press(page.locator("summary", has_text="Throughput as a table"))
     expect(page.get_by_role("table", name="Throughput, newest first")).to_be_visible()
     hand.press(page.get_by_role("button", name="Detach the flash"))
-    hand.confirm(name, "is given up")
+    hand.confirm(name, "are discarded")
     until(f"{name} is detached", lambda: api("GET", f"/v1/volumes/{name}")[1]["state"] == "detached")
     expect(page.get_by_text("The flash is detached. The backend has all data.")).to_be_visible()
     assert backend.read_bytes()[MIB : MIB + len(pattern)] == pattern

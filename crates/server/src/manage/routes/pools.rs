@@ -354,8 +354,7 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
     ),
     request_body = DiskGivenUp,
     responses(
-        (status = 200, description = "The pool goes on without it; with `dry-run=true`: what would \
-            happen", body = PoolStatus),
+        (status = 200, description = "The pool continues without it; with `dry-run=true`: the plan", body = PoolStatus),
         (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is present, or the path is wrong", body = ErrorBody),

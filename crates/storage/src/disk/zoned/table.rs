@@ -165,7 +165,7 @@ impl Table {
     /// is set.
     pub fn open(file: File, bytes: u64, mend: bool) -> io::Result<Found> {
         let wrong = |what: String| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("what the file says of its zones is damaged: {what}"))
+            io::Error::new(io::ErrorKind::InvalidData, format!("its description of zones is damaged: {what}"))
         };
         let mut damaged = Vec::new();
         let page = |at: u64| {
@@ -183,7 +183,7 @@ impl Table {
             None => {
                 damaged.push("its first page".to_owned());
                 let copy = page(PAGE)?.filter(|description| description.copies > 1);
-                copy.ok_or_else(|| wrong("how it is divided, in its first page and in a copy of that".to_owned()))?
+                copy.ok_or_else(|| wrong("the layout, in the first page and in its copy".to_owned()))?
             }
         };
         if bytes < description.file_bytes() || description.zoning.capacity > description.zoning.size {
@@ -204,7 +204,7 @@ impl Table {
             // After a power failure the copies may differ. Either is a valid state of a device.
             let found: Vec<Option<Zone>> = copies.iter().map(entry).collect();
             let zone = found.iter().flatten().next();
-            zones.push(*zone.ok_or_else(|| wrong(format!("where the write pointer of zone {number} is")))?);
+            zones.push(*zone.ok_or_else(|| wrong(format!("the write pointer of zone {number}")))?);
             if found.contains(&None) {
                 damaged.push(format!("zone {number}"));
             }
@@ -213,7 +213,7 @@ impl Table {
             let first = damaged[..damaged.len().min(3)].join(", ");
             let more = if damaged.len() > 3 { format!(" and {} more", damaged.len() - 3) } else { String::new() };
             let written = if mend { " and was written again" } else { "" };
-            format!("what the file says of its zones was damaged ({first}{more}); it was read from the copy{written}")
+            format!("its description of zones was damaged ({first}{more}); it was read from the copy{written}")
         });
         if note.is_some() && mend {
             table.write_all(&zones)?;
@@ -313,13 +313,10 @@ mod tests {
             }
             open(true).map(|_| ()).unwrap_err().to_string()
         };
-        assert_eq!(
-            refused([3, 6]),
-            "what the file says of its zones is damaged: where the write pointer of zone 256 is"
-        );
+        assert_eq!(refused([3, 6]), "its description of zones is damaged: the write pointer of zone 256");
         assert_eq!(
             refused([0, 1]),
-            "what the file says of its zones is damaged: how it is divided, in its first page and in a copy of that"
+            "its description of zones is damaged: the layout, in the first page and in its copy"
         );
     }
 

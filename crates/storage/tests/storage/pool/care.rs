@@ -125,17 +125,17 @@ fn the_last_disk_that_stays_is_not_taken_out() {
     pool.remove_disk(1).unwrap();
     pool.remove_disk(2).unwrap();
     let error = pool.remove_disk(3).unwrap_err().to_string();
-    assert!(error.contains("cannot be taken out"), "{error}");
+    assert!(error.contains("cannot be removed"), "{error}");
     wait_until("two disks have gone", || pool.status().disks.len() == 1);
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
     write(&disk, 0, MIB, 1).unwrap();
-    assert_eq!(pool.remove_disk(3).unwrap_err().to_string(), "pool 'tank': it has one disk, which cannot be taken out");
+    assert_eq!(pool.remove_disk(3).unwrap_err().to_string(), "pool 'tank': its only disk cannot be removed");
     pool.close().unwrap();
     drop((disk, pool));
     // Its last disk that is there cannot leave one behind that is missing.
     let pool = tank_without_the_second_disk();
     let error = pool.1.remove_disk(1).unwrap_err().to_string();
-    assert!(error.contains("its other disks are missing or being taken out themselves"), "{error}");
+    assert!(error.contains("its other disks are missing or being removed"), "{error}");
     pool.1.close().unwrap();
 }
 
@@ -340,7 +340,7 @@ fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
         drop((disk, pool));
         // A removed disk that returns is ignored.
         let (pool, opened) = Pool::open(tank.config.clone(), &|_, _| ()).unwrap();
-        let note = format!("pool tank: {path} is no disk of it and is left out");
+        let note = format!("pool tank: {path} is not one of its disks and is ignored");
         assert!(opened.notes.contains(&note), "{:?}", opened.notes);
         pool.close().unwrap();
     }

@@ -379,7 +379,7 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
         pool.remove_disk(1).unwrap();
         let stuck = || pool.status().disks[0].failed.clone().filter(|_| pool.status().disks[0].used_bytes == CHUNK);
         let reason = wait_for("it is stuck", stuck);
-        let expected = "disk 1: a chunk could not be moved, and will be tried again: chunk ";
+        let expected = "disk 1: a chunk could not be moved, and will be retried: chunk ";
         assert!(
             reason.contains(expected) && reason.ends_with(" of logical disk a cannot be read: input/output error"),
             "{reason}"

@@ -425,7 +425,7 @@ fn a_disk_is_emptied_and_taken_out_while_clients_write() {
         let pool = Pool::open(config, &|_, _| ()).unwrap().0;
         assert!(read(&pool.logical("a").unwrap(), 0, size) == model);
         let error = pool.remove_disk(3).and_then(|()| pool.remove_disk(4)).unwrap_err().to_string();
-        assert!(error.contains("are free") || error.contains("cannot be taken out"), "{error}");
+        assert!(error.contains("are free") || error.contains("cannot be removed"), "{error}");
         pool.close().unwrap();
     }
 }

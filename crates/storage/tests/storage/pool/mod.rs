@@ -216,7 +216,7 @@ fn a_disk_that_is_missing_is_named_and_the_others_start_without_it_when_they_may
     let mut notes = Vec::new();
     let metadata = Metadata::open("tank", disks.clone(), false, &mut notes).unwrap();
     assert_eq!((seen(&metadata), metadata.missing()), (after, Vec::new()));
-    assert!(notes.iter().any(|note| note.contains("was away and is up to date again")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("was absent and is up to date again")), "{notes:?}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_blank_disk_is_named_beside_the_missing_one() {
     assert!(error.contains("misses disk") && error.contains("is another: it is blank"), "{error}");
     let mut notes = Vec::new();
     assert_eq!(Metadata::open("tank", given.to_vec(), true, &mut notes).unwrap().missing(), [3]);
-    assert!(notes.iter().any(|note| note.contains("is no disk of it and is left out")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("is not one of its disks and is ignored")), "{notes:?}");
 }
 
 #[test]
@@ -327,11 +327,11 @@ fn a_disk_that_was_added_is_one_of_the_pool_and_one_that_was_taken_out_is_not() 
     assert_eq!(seen(&open(&disks, false).unwrap()), before);
     // If all disks are present, or the pool may start degraded, the additional disk is ignored, with or without its
     // label. Otherwise it is refused.
-    for (other, expected) in [(new, "it is blank"), (stays_labelled, "it was taken out")] {
+    for (other, expected) in [(new, "it is blank"), (stays_labelled, "it was removed")] {
         let mut notes = Vec::new();
         let all = [disks.clone(), vec![other.clone()]].concat();
         assert_eq!(seen(&Metadata::open("tank", all.clone(), false, &mut notes).unwrap()), before);
-        assert!(notes.len() == 1 && notes[0].contains("is no disk of it and is left out"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("is not one of its disks and is ignored"), "{notes:?}");
         let error = refusal(&all[1..], false);
         assert!(error.contains("misses disk") && error.contains(expected), "{error}");
         assert_eq!(open(&[disks[0].clone(), disks[2].clone(), other], true).unwrap().missing(), [2]);
