@@ -18,7 +18,7 @@ use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, SPARE_FRAMES, VolumeError, cache_config};
 
-/// The number of unfinished steps from which on requests wait before they are planned.
+/// Number of unfinished steps at which requests start to wait before planning.
 const STEPS_MAX: usize = 16_384;
 
 /// Makes the engine of a volume from the log that was found on its flash.

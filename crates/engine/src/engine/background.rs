@@ -34,7 +34,7 @@ struct Waiting {
 impl Waiting {
     fn push(&mut self, part: Part) {
         let before = self.parts.insert(part.offset, part);
-        assert!(before.is_none(), "a block is written back once at a time");
+        assert!(before.is_none(), "a block has only one write-back in progress");
     }
 
     /// Takes the next writes that can be one transfer.
@@ -81,7 +81,7 @@ pub trait Backend: Send + Sync {
     fn now_us(&self) -> u64;
 }
 
-/// The backend, whose disks serve transfers in parallel; none if it is not measured.
+/// The backend, whose disks serve transfers in parallel; `None` without measurement.
 #[derive(Default)]
 struct Disks(Option<Arc<dyn Backend>>);
 
@@ -262,7 +262,7 @@ impl Lane {
 }
 
 impl<L: Layout> Engine<L> {
-    /// Measures this backend from now on, so that the background keeps each of its disks busy.
+    /// Starts to measure this backend, to keep each of its disks busy in the background.
     pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
         self.background.disks = Disks(Some(backend));
     }
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(next(&mut background), [0; 0]);
         background.ended(&other(Operation::Read));
         assert_eq!(next(&mut background), [14]);
-        // A share of what clients wait for.
+        // A part of the transfers that clients wait for.
         (0..32).for_each(|_| background.started(&other(Operation::Read)));
         assert_eq!([0; 3].map(|_| next(&mut background)), [vec![16], vec![18], vec![]]);
     }

@@ -1,14 +1,14 @@
 //! The number of concurrent background transfers of the backend. It is as many as the backend serves in parallel, and
 //! one more, so that the backend never idles.
 //!
-//! An only transfer takes its service time. One of `n` transfers takes `n / parallel` service times. So the end of each
-//! transfer measures the parallelism of the backend, by Little's law.
+//! A single transfer takes its service time. One of `n` transfers takes `n / parallel` service times. So the end of
+//! each transfer measures the parallelism of the backend, by Little's law.
 
 use std::collections::HashMap;
 
 /// The weight of a new measurement in an average.
 const WEIGHT: f64 = 1.0 / 8.0;
-/// After so many concurrent transfers, one goes alone, because the service time may have changed.
+/// Number of concurrent transfers after which one runs without others, to measure the service time again.
 const ALONE_EVERY: u32 = 64;
 /// The most concurrent transfers.
 const TRANSFERS_MAX: f64 = 64.0;
@@ -30,7 +30,7 @@ pub(super) struct Depth {
     /// The service time of a transfer, in microseconds; 0 before it is measured.
     service_us: f64,
     parallel: f64,
-    /// Concurrent transfers since one went alone.
+    /// Concurrent transfers since the last one without others.
     in_company: u32,
 }
 
@@ -62,7 +62,7 @@ impl Depth {
         }
         self.service_us = self.service_us.min(took_us);
         let of = of as f64;
-        // A backend with room for all of them says nothing about how much more it has.
+        // A backend that serves all of them may have more parallelism.
         let found = of * self.service_us / took_us;
         self.parallel += (found - self.parallel.min(of)) * WEIGHT;
     }

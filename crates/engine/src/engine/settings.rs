@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Output;
 
-/// A bug to plant, so that tests can show that they find it. Never in service.
+/// A planted bug, so that tests can show that they find it. Never in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A read that waits for a failed write does not get the content from memory.
@@ -20,7 +20,7 @@ pub enum Bug {
     DetachesTwice,
     /// Requests to buckets that failed with the flash, and wait until nothing runs, are forgotten.
     ForgetsHeldRequests,
-    /// The places of a refused first write stay taken.
+    /// The places of a refused first write stay allocated.
     KeepsRefusedPlaces,
 }
 
@@ -42,8 +42,7 @@ pub struct Settings {
     pub planted: Option<Bug>,
     /// Log: the epoch of its segments.
     pub epoch: u64,
-    /// Log: true if times are those of a clock. Then answers pause as the cache asks, and segments go without late
-    /// blocks.
+    /// Log: true with a real clock. Then answers pause as the cache requests, and segments omit late blocks.
     pub pauses: bool,
     /// Log: true if units are discarded when they are reset.
     pub discard: bool,

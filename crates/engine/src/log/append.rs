@@ -50,7 +50,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let crc = checksum::crc32c(self.layout.memory.page(record.frame.number));
             let came = !self.layout.bad[record.frame.number as usize] && !late.contains(&record.frame.number);
             checksums.push(came.then_some(crc));
-            // Copies of what never came may be planned: what is written there must not pass for its data.
+            // Copies of missing content may be planned; the written bytes must not match its checksum.
             self.layout.checksums[record.slot as usize] = if came { crc } else { !crc };
         }
         if segment.page == 0 {

@@ -9,15 +9,15 @@ use flashwise_core::step::{LogRecord, Segment, Step};
 use super::{Engine, Running, State};
 use flashwise_core::order::Bond;
 
-/// The record of a segment whose data is to be on a page of the flash.
+/// Returns the record of a segment for data on this page of the flash.
 fn record_of(segment: &Segment, slot: u32) -> Option<&LogRecord> {
     segment.records.iter().find(|record| record.kind.has_data() && record.slot == slot)
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// The place in memory of the content that a segment under way is to write to a page of the flash. The content may
-    /// have to come there first. None where a client is only answered once that is on flash: if it fails, a later read
-    /// returns the old content.
+    /// Returns the place in memory of the content that an unfinished segment writes to a page of the flash. The content
+    /// may not have arrived there yet. `None` if its client is only answered once the content is on flash: after a
+    /// failure, a later read returns the old content.
     pub(super) fn on_its_way(&self, slot: u32) -> Option<u32> {
         let append = self.order.page_writer(slot)?;
         let Running { step: Step::Append(segment), state: State { undecided: false, .. }, .. } =
@@ -26,7 +26,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return None;
         };
         let place = record_of(segment, slot)?.frame.number;
-        // What the segment does not wait for, comes later and is the content of something else.
+        // A writer that the segment does not wait for brings other content later.
         let comes = self.order.place(place).writer().is_none_or(|writer| {
             let writer = self.peek(writer);
             writer.dependents.iter().any(|&(dependent, _)| dependent == append)
@@ -34,7 +34,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         (comes && !self.layout.bad[place as usize]).then_some(place)
     }
 
-    /// A client waits for the content that comes to a place in memory.
+    /// Speeds up the content for a place in memory, because a client waits for it.
     pub(super) fn hurry(&mut self, place: u32) {
         if let Some(writer) = self.order.place(place).writer() {
             self.step(writer).state.background = false;
@@ -42,7 +42,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Ends a read whose content is at a place in memory; whether it is.
+    /// Ends a read whose content is at a place in memory. Returns false if it is not there.
     pub(super) fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
         if self.layout.bad[place as usize] {
             return false;
@@ -92,7 +92,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// The step that changes a block of the backend last, of those that have not ended.
+    /// Returns the last unfinished step that changes a block of the backend.
     pub(super) fn last_writer(&self, block: u32) -> Option<StepId> {
         self.order.blocks().writer(block)
     }

@@ -1,5 +1,5 @@
-//! Segments that wait for a backend that hangs: they go without what only it can give, so that flushes, and later
-//! segments, need not wait.
+//! Segments that wait for a hanging backend: they are written without its blocks, so that flushes and later segments
+//! need not wait.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::order::Bond;
@@ -13,8 +13,8 @@ const LATE_US: u64 = 500_000;
 const LOOK_US: u64 = 50_000;
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Lets segments go without the blocks that are read from the backend for too long: these stay out of the cache.
-    /// After a flush of the backend that takes too long, a segment calls nothing clean.
+    /// Writes segments without blocks whose read from the backend takes too long; these blocks are not cached. After a
+    /// slow flush of the backend, a segment does not mark blocks as clean.
     pub(super) fn go_without_late(&mut self) {
         if self.order.pages_are_idle() || self.now_us < self.layout.look_for_late_us || !self.settings.pauses {
             return;

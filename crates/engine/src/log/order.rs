@@ -1,4 +1,4 @@
-//! Puts steps into the table of what unfinished steps use, and takes them out.
+//! Adds steps to the table of resources of unfinished steps, and removes them.
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::Geometry;
@@ -8,8 +8,8 @@ use flashwise_core::step::Step;
 use super::{Engine, Running};
 use crate::engine::Bug;
 
-/// Gives each use of a step. The content of a read with a `source` comes from that place in memory, and not from the
-/// flash.
+/// Calls `each` with each resource of a step. A read with a `source` gets its content from that place in memory, not
+/// from the flash.
 fn for_each_use(step: &Step, source: Option<u32>, geometry: Geometry, mut each: impl FnMut(Use, Bond)) {
     step.uses(geometry, |used, bond| match (used, source) {
         (Use::AfterPages(_), Some(place)) => each(Use::ReadMemory(place), Bond::Needs),

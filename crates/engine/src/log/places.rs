@@ -50,12 +50,12 @@ impl Places {
         self.of_frame[frame as usize]
     }
 
-    /// The frame whose content, maybe an old one, is at a place.
+    /// Returns the frame whose content, maybe an old one, is at a place.
     pub fn frame_at(&self, place: u32) -> u32 {
         self.frame_at[place as usize]
     }
 
-    /// Gives a frame that is to have new content another place. Without a spare one it stays.
+    /// Moves a frame to another place before it gets new content. Without a spare place it stays.
     pub fn move_frame(&mut self, frame: u32) {
         if let Some(place) = self.spare.pop() {
             self.is_spare[place as usize] = false;
@@ -75,7 +75,7 @@ impl Places {
     }
 }
 
-/// Calls `visit` with each frame of a step, and with whether the frame is filled anew.
+/// Calls `visit` with each frame of a step, and true if the step fills the frame.
 #[inline]
 fn for_each_frame(step: &mut Step, mut visit: impl FnMut(&mut Frame, bool)) {
     match step {
@@ -127,7 +127,7 @@ mod tests {
         let mut places = Places::new(2, 1);
         places.move_frame(1);
         assert_eq!((places.of(0), places.of(1), places.frame_at(1)), (0, 2, 1));
-        // None is spare: it stays.
+        // Without a spare place, it stays.
         places.move_frame(0);
         assert_eq!(places.of(0), 0);
         places.idle(1);

@@ -16,7 +16,7 @@ pub(super) enum Stream {
     Client,
     /// It was admitted; the backend holds it too.
     Admission,
-    /// Its unit is about to be reset and it is still wanted.
+    /// Its unit is about to be reset, and the block is still wanted.
     CopyForward,
 }
 
@@ -30,7 +30,7 @@ impl Stream {
         }
     }
 
-    /// The number of it on a device with so many streams; 0, which is none, where it has none.
+    /// Returns the number of the stream on a device with this many streams; 0 for none.
     pub(super) fn number(self, streams: u8) -> u8 {
         (self as u8).min(streams)
     }

@@ -1,4 +1,4 @@
-//! What a volume is made of, and the cache that comes of it.
+//! The configuration of a volume and of its cache.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::attach::stores::default_state_directory;
 use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
 
-/// A disk that the caller has opened.
+/// A disk opened by the caller.
 #[derive(Clone)]
 pub struct OpenDisk(pub Arc<dyn Disk>);
 
@@ -25,57 +25,58 @@ impl fmt::Debug for OpenDisk {
     }
 }
 
-/// What a volume is made of. Sizes are in bytes, multiples of 4,096.
+/// The configuration of a volume. Sizes are in bytes, multiples of 4,096.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
     /// Its name: the NBD export.
     pub name: String,
-    /// True if it is the cache of a pool, which has that name.
+    /// True for the cache of a pool; then `name` is the pool's.
     pub of_pool: bool,
     /// Further names of the NBD export.
     pub aliases: Vec<String>,
-    /// The slow storage: a regular file or a block device.
+    /// The backend: a regular file or a block device.
     pub backend: PathBuf,
     /// The volume's size; the backend's if `None`.
     pub size_bytes: Option<u64>,
-    /// The flash: a block device, or a regular file, which is made if it is missing; empty for a volume without one.
+    /// The flash: a block device, or a regular file, which is created if it is missing. Empty for a volume without
+    /// flash.
     pub flash: PathBuf,
-    /// The flash, if the caller has opened it already: it is used in place of the file at `flash`, which only names it.
+    /// The flash as a disk that is already open. `flash` is then only its name.
     pub flash_disk: Option<OpenDisk>,
-    /// How much of the flash is used; all of it if `None`.
+    /// Size of the flash to use; all of it if `None`.
     pub flash_size_bytes: Option<u64>,
-    /// How a file of the flash that is made is divided into zones; not at all if `None`.
+    /// Zones of a new flash file; none if `None`.
     pub flash_zones: Option<Zoning>,
-    /// How its cache is laid out on the flash.
+    /// The layout of the cache on flash.
     pub layout: Layout,
     /// The settings of its cache.
     pub cache: Settings,
-    /// What rules that adapt take the devices for. How large these are, flash and volume say.
+    /// The devices that adaptive rules assume. Their sizes follow from flash and volume.
     pub array: Array,
     /// True if erase units are discarded when they are reset.
     pub discard: bool,
-    /// True if files bypass the page cache where they can.
+    /// True if files bypass the page cache where possible.
     pub direct_io: bool,
-    /// Drive writes per day that the flash is rated for, over its warranty.
+    /// Rated drive writes per day of the flash, during its warranty.
     pub drive_writes_per_day: Option<f64>,
-    /// The years of that warranty.
+    /// Duration of the warranty in years.
     pub warranty_years: f64,
-    /// An operator's name for the backend, where nothing else tells it from another, or a copy stands in for it.
+    /// A configured identity of the backend, if it has no other, or if a copy replaces it.
     pub backend_id: Option<String>,
-    /// Where the records of backends are kept that have no room for their own.
+    /// Directory for the records of backends without room for their own.
     pub state_directory: PathBuf,
-    /// True if an operator has given up what a cache holds that is not here.
+    /// True if an operator accepts the loss of a missing cache.
     pub discard_cache: bool,
-    /// Flushes are answered and not done: to show that the tests of durability find lost data. Loses data.
+    /// Answers flushes without effect, so that durability tests can show that they find lost data. Loses data.
     pub unsafe_ignore_flushes: bool,
-    /// A bug to plant, so that tests can show that they find it. Never in service.
+    /// A planted bug, so that tests can show that they find it. Never in service.
     pub planted: Option<Bug>,
-    /// Every read and write of the backend takes this long, one at a time: stands for a disk in benchmarks.
+    /// Duration of each transfer of the backend, one after another, to imitate a disk in benchmarks.
     pub backend_delay_us: u64,
 }
 
 impl VolumeConfig {
-    /// A volume of a backend and a flash, by paths, with the defaults for all else.
+    /// Creates a configuration with these paths, and defaults otherwise.
     pub fn of(name: &str, backend: &Path, flash: &Path) -> VolumeConfig {
         VolumeConfig {
             name: name.to_owned(),
@@ -103,18 +104,18 @@ impl VolumeConfig {
         }
     }
 
-    /// What its operator calls it.
+    /// Returns the volume's name for messages.
     pub fn whose(&self) -> Whose {
         Whose { of_pool: self.of_pool, name: self.name.clone() }
     }
 
-    /// All names that clients can open it by, its own first.
+    /// Returns all export names, the volume's own first.
     pub fn export_names(&self) -> Vec<String> {
         std::iter::once(&self.name).chain(&self.aliases).cloned().collect()
     }
 }
 
-/// A volume as its operator calls it: by name, and as the pool that it is the cache of.
+/// The name of a volume in messages: `volume NAME`, or `pool NAME` for the cache of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whose {
     of_pool: bool,
@@ -123,7 +124,7 @@ pub struct Whose {
 }
 
 impl Whose {
-    /// What it is.
+    /// Returns `volume` or `pool`.
     pub fn kind(&self) -> &'static str {
         if self.of_pool { "pool" } else { "volume" }
     }
@@ -135,12 +136,12 @@ impl fmt::Display for Whose {
     }
 }
 
-/// The cache of a volume of `size_bytes` on a flash of `geometry`.
+/// Returns the configuration of the cache for a volume of `size_bytes` and flash with `geometry`.
 pub(crate) fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Config {
     config.cache.config(geometry, &devices(config, &geometry, size_bytes))
 }
 
-/// What the cache of a volume of `size_bytes` on a flash of `geometry` stands between.
+/// Returns the devices around the cache of a volume of `size_bytes`, for adaptive rules.
 pub(super) fn devices(config: &VolumeConfig, geometry: &Geometry, size_bytes: u64) -> Devices {
     Devices { flash_bytes: u64::from(geometry.pages()) * BLOCK, storage_bytes: size_bytes, array: config.array }
 }

@@ -1,4 +1,4 @@
-//! A volume's devices, and what is wanted of the pair.
+//! A volume's devices: opening, checks, and the expected pair of flash and backend.
 
 use std::io;
 use std::path::Path;
@@ -37,12 +37,12 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
     Ok(Arc::new(disk))
 }
 
-/// Refuses a backend that the machine uses, and one that never was a backend and is a part of a pool or a cache: what
-/// clients write would be the end of those.
+/// Refuses a backend that is in use. Refuses a new backend that belongs to a pool or a cache, because writes of clients
+/// would destroy those.
 pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
     let info = look_at(config, "backend", &config.backend)?;
     let is_known = match side.read() {
-        // Whether it may be used all the same is found out with its cache.
+        // The check of its cache decides if it can be used.
         Err(error) if is_damaged(&error) => true,
         known => known.map_err(|error| VolumeError::Backend { volume: config.whose(), error })?.is_some(),
     };
@@ -51,18 +51,18 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
     }
     let what = match info.role {
         Role::Data => "it belongs to a pool, which [[pool]] serves",
-        Role::Cache => "it holds a cache, which is a flash and no backend",
+        Role::Cache => "it holds a cache, so it is a flash and not a backend",
         _ => return Ok(()),
     };
     let what = format!(
-        "{what}; give another, or wipe it if what it holds is not needed; if it is a backend whose clients wrote that, \
-         say so by backend-id"
+        "{what}. Give another device, or wipe it if its data is not needed. If it is a backend whose clients wrote that \
+         data, set backend-id"
     );
     Err(taken(config, "backend", &config.backend, what))
 }
 
-/// Refuses a flash without a cache that the machine uses, or that holds something: most formats leave the first pages
-/// blank.
+/// Refuses a flash without a cache that is in use or has contents. A blank first page is not enough, because most
+/// formats leave it blank.
 fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
     let info = look_at(config, "flash", &config.flash)?;
     let Some(signature) = info.signatures.first() else { return Ok(()) };
@@ -74,7 +74,7 @@ fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
     Err(taken(config, "flash", &config.flash, what))
 }
 
-/// What a disk is, if the machine does not use it.
+/// Examines a disk; fails if it is in use.
 fn look_at(config: &VolumeConfig, role: &'static str, path: &Path) -> Result<DiskInfo, VolumeError> {
     let info = examine(&Places::default(), path);
     let info = info.map_err(|error| VolumeError::Unfit { volume: config.whose(), error })?;
@@ -91,18 +91,18 @@ fn taken(config: &VolumeConfig, role: &'static str, path: &Path, what: String) -
     VolumeError::Taken { volume: config.whose(), role, path: path.display().to_string(), what }
 }
 
-/// A remark about what of a backend of `found` bytes is not part of the volume because it makes no whole block.
+/// Returns a remark if the end of a backend of `found` bytes is an incomplete block, which is not part of the volume.
 pub(super) fn tail_note(config: &VolumeConfig, found: u64) -> Option<String> {
     let tail = found % BLOCK;
     (tail > 0 && config.size_bytes.is_none()).then(|| {
         format!(
-            "{}: its size of {found} bytes is no multiple of {BLOCK}; its last {tail} bytes are not part of the volume",
+            "{}: found {found} bytes, which is not a multiple of {BLOCK}; the last {tail} bytes are not part of the volume",
             config.backend.display()
         )
     })
 }
 
-/// Opens the flash, or makes its file once `may_make` has nothing against an empty one.
+/// Opens the flash. Creates its file if `may_make` allows an empty one.
 pub(super) fn open_flash(
     config: &VolumeConfig,
     may_make: impl FnOnce() -> Result<(), VolumeError>,
@@ -115,7 +115,7 @@ pub(super) fn open_flash(
     if !config.flash.exists() {
         let Some(size) = config.flash_size_bytes else {
             let missing = format!(
-                "{}: does not exist; give its size to have it made, or start without it by --discard-cache {}",
+                "{}: does not exist; give its size to create it, or start without it with --discard-cache {}",
                 config.flash.display(),
                 config.name
             );
@@ -126,7 +126,7 @@ pub(super) fn open_flash(
         may_make()?;
         if let Some(zoning) = config.flash_zones {
             let file = ZoneFile::create(&config.flash, size, zoning, options).map_err(error)?;
-            // A file that is of no use is not left behind.
+            // Removes an unusable new file.
             let zoned = ZonedFlash::new(Box::new(file)).inspect_err(|_| drop(std::fs::remove_file(&config.flash)));
             return Ok(Arc::new(zoned.map_err(error)?));
         }
@@ -166,7 +166,8 @@ fn check_flash_size(config: &VolumeConfig, found: u64, unit: u64) -> Result<(), 
     Err(VolumeError::FlashTooSmall { volume, path, found, expected, unit })
 }
 
-/// Where a flash has zones, these are its units, and as many are used as fit the size that is given.
+/// Returns the geometry of a flash. The zones of a zoned flash are its units; as many are used as fit the configured
+/// size.
 fn geometry(config: &VolumeConfig, flash: &dyn Disk) -> Geometry {
     if let Some(zoned) = flash.zoned() {
         let Geometry { units, unit_pages } = zoned.geometry();
@@ -178,12 +179,12 @@ fn geometry(config: &VolumeConfig, flash: &dyn Disk) -> Geometry {
     Geometry { units: u32::try_from(bytes / unit).unwrap_or(u32::MAX), unit_pages: (unit / BLOCK) as u32 }
 }
 
-/// The smallest that there is, where no flash is: nothing is ever placed there.
+/// Returns the smallest geometry, for a volume without flash; it remains empty.
 pub(super) fn geometry_without_flash(config: &VolumeConfig) -> Geometry {
     Geometry { units: Geometry::UNITS_MIN, unit_pages: (config.cache.erase_unit_bytes() / BLOCK) as u32 }
 }
 
-/// What a start wants of the cache.
+/// Returns the expected cache of a start.
 pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16], volume_bytes: u64) -> Wanted {
     Wanted {
         pairing: Pairing { backend, is_identified: config.backend_id.is_some(), discards: config.discard_cache },
@@ -196,7 +197,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
     }
 }
 
-/// Why a cache was not attached, with the names that users know.
+/// Converts the error of an attach, with names for users.
 pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachError) -> VolumeError {
     let (volume, path) = (config.whose(), config.flash.display().to_string());
     match error {

@@ -32,8 +32,8 @@ pub enum VolumeError {
     FlashTooSmall { volume: Whose, path: String, found: u64, expected: u64, unit: u64 },
     #[error(
         "{volume}: flash '{path}': found data that is not a cache, expected a cache or a blank device. If the start of \
-         a cache is damaged, recover its data with 'flashwise detach --salvage'; to lose the data, wipe its first 8192 \
-         bytes, for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc'"
+         a cache is damaged, recover its data with 'flashwise detach --salvage'. To lose the data, wipe its first 8192 \
+         bytes: 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc'"
     )]
     Foreign { volume: Whose, path: String },
     #[error("{volume}: {role} '{path}': {what}")]
@@ -94,7 +94,7 @@ pub enum VolumeError {
     )]
     Lost { volume: Whose, lost: usize },
     #[error(
-        "{volume}: {lost} blocks were lost with the flash, which may still hold their last flushed data; stop the \
+        "{volume}: {lost} blocks were lost with the flash, which may still hold their last flushed data. Stop the \
          server and run 'flashwise detach' with backend and flash"
     )]
     LostWithFlash { volume: Whose, lost: usize },

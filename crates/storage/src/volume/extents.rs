@@ -1,9 +1,9 @@
-//! What of a volume is data: what the backend stores, and what is newer than it.
+//! The allocated extents of a volume: those of the backend, and newer blocks.
 
 use super::BLOCK;
 use crate::export::Extent;
 
-/// The extents `stored` from `offset` on, with the blocks `newer`, in order, as data.
+/// Returns the extents `stored` from `offset`, with the blocks `newer` (in ascending order) as data.
 pub(super) fn overlay(offset: u64, stored: &[Extent], newer: &[u64], extents_max: usize) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     let mut add = |length: u64, like: Extent| match extents.last_mut() {

@@ -1,4 +1,4 @@
-//! Who has a volume open, and whose requests are cached.
+//! The clients of a volume, and the I/O filter for their requests.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,7 @@ use flashwise_core::filter::{Client, Filter, Rule};
 use crate::export::Guest;
 use crate::status::ClientStatus;
 
-/// The clients that have a volume open, and the filter that says whose requests are cached.
+/// The clients that have a volume open, and the I/O filter.
 #[derive(Debug, Default)]
 pub struct Guests(Mutex<Inner>);
 
@@ -19,7 +19,7 @@ struct Inner {
 }
 
 impl Guests {
-    /// Nobody yet.
+    /// Creates an empty list.
     pub fn new(filter: Filter) -> Guests {
         Guests(Mutex::new(Inner { filter, present: Vec::new() }))
     }
@@ -30,7 +30,7 @@ impl Guests {
         inner
     }
 
-    /// A client comes; it has gone when what is returned is dropped.
+    /// Adds a client. Dropping the returned guest removes it.
     pub fn enter(&self, client: Client) -> Arc<Guest> {
         let mut inner = self.inner();
         let caching = inner.filter.caching(&client);
@@ -40,12 +40,12 @@ impl Guests {
         guest
     }
 
-    /// Whose requests are cached.
+    /// Returns the I/O filter.
     pub fn filter(&self) -> Filter {
         self.inner().filter.clone()
     }
 
-    /// Changes that, also for those who are there.
+    /// Replaces the filter, also for present clients.
     pub fn set_filter(&self, filter: Filter) {
         let mut inner = self.inner();
         for guest in inner.present.iter().filter_map(Weak::upgrade) {
@@ -54,14 +54,14 @@ impl Guests {
         inner.filter = filter;
     }
 
-    /// Those who are there, in the order in which they came.
+    /// Returns the present clients, in the order of their arrival.
     pub fn status(&self) -> Vec<ClientStatus> {
         let guests: Vec<_> = self.inner().present.iter().filter_map(Weak::upgrade).collect();
         guests.iter().map(|guest| ClientStatus::of(guest)).collect()
     }
 }
 
-/// Refuses a rule about an export that is not among `names`, the names of one volume: such a rule would match nobody.
+/// Refuses a rule for an export that is not among the `names` of the volume, because it would never match.
 pub fn check_exports<'a>(rules: impl IntoIterator<Item = &'a Rule>, names: &[String]) -> Result<(), String> {
     let names_nobody = |rule: &&Rule| matches!(rule, Rule::Export(name) if !names.contains(name));
     match rules.into_iter().find(names_nobody) {

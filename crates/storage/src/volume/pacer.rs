@@ -1,4 +1,4 @@
-//! Answers that are held back, so that clients write no faster than dirty blocks are written back.
+//! Delays answers, so that clients write no faster than dirty blocks are written back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::Volume;
 use crate::time::{self, Receiver, Sender};
 use crate::vital;
 
-/// Gives answers at their times, by a thread of its own. Those that wait when it is dropped are given at once.
+/// Sends answers at their times, from its own thread. When dropped, it sends the waiting ones at once.
 #[derive(Debug)]
 pub(super) struct Pacer {
     answers: Sender<Paused>,
@@ -35,7 +35,7 @@ impl Pacer {
 }
 
 fn pace(volume: &Weak<Volume>, paused: &Receiver<Paused>) {
-    // By time, and in the order in which they came.
+    // By time, then by arrival.
     let mut waiting: BTreeMap<(u64, u64), Paused> = BTreeMap::new();
     let mut came = 0;
     let mut ended = false;

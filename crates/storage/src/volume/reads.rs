@@ -1,4 +1,4 @@
-//! What became of reads of a part of a volume, for those who want to know it of their own.
+//! Counts of reads by part of a volume, such as a logical disk.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -12,17 +12,17 @@ pub struct ReadFigures {
     flash_hits: AtomicU64,
 }
 
-/// A part of a volume that reads are of.
+/// A part of a volume with its own counts.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// What became of them.
+    /// The counts of its reads.
     pub reads: ReadFigures,
-    /// Of which pin they are; of none: 0.
+    /// The pin of these reads; 0 for none.
     pub pin: AtomicU8,
 }
 
 impl ReadFigures {
-    /// Counts these as well.
+    /// Adds counts.
     pub(super) fn add(&self, reads: Reads) {
         let Reads { blocks, ram_hits, flash_hits } = reads;
         for (figure, more) in [(&self.blocks, blocks), (&self.ram_hits, ram_hits), (&self.flash_hits, flash_hits)] {
@@ -30,7 +30,7 @@ impl ReadFigures {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counts.
     pub fn now(&self) -> Reads {
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Reads { blocks: of(&self.blocks), ram_hits: of(&self.ram_hits), flash_hits: of(&self.flash_hits) }

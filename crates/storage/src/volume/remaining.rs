@@ -1,26 +1,26 @@
-//! How long a detach still takes, from how fast the backend took blocks lately.
+//! Estimates the remaining time of a detach from the recent rate of write-back.
 
 use std::time::{Duration, Instant};
 
-/// The rate is that of at least so long, and at most twice as long. The first of these periods does not count: blocks
-/// of the oldest units, which are often neighbours, go fast.
+/// The rate is measured over one to two of these periods. The first period is skipped, because blocks of the oldest
+/// units are often neighbours and fast to write.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Blocks that the backend lacked at a time.
+/// A time, and the number of dirty blocks then.
 type Look = (Instant, u64);
 
-/// What was seen of a detach.
+/// The progress of a detach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remaining {
-    /// Where the rate is taken from, once the first period is over.
+    /// Start of the measured interval, after the first period.
     from: Option<Look>,
-    /// Where the next period takes it from.
+    /// Start of the next measured interval.
     next: Look,
     last: Look,
 }
 
 impl Remaining {
-    /// Takes note that the backend lacks `blocks`; `before` is what was known.
+    /// Records the number of dirty blocks; `before` is the previous progress.
     pub fn seen(before: Option<Remaining>, now: Instant, blocks: u64) -> Remaining {
         let last = (now, blocks);
         match before {
@@ -30,7 +30,7 @@ impl Remaining {
         }
     }
 
-    /// How many seconds it still takes; none before that is known.
+    /// Returns the remaining seconds, or `None` if unknown.
     pub fn seconds(&self, now: Instant) -> Option<f64> {
         let (from, first) = self.from?;
         let (until, left) = self.last;
@@ -48,7 +48,7 @@ mod tests {
     fn the_rate_is_that_of_the_last_seconds() {
         let begun = Instant::now();
         let mut remaining = None;
-        // 1,000 blocks go at once, then 100 a second.
+        // 1,000 blocks are written at once, then 100 per second.
         for tenth in 0..=60 {
             let blocks = if tenth == 0 { 3_000 } else { 2_000 - 10 * tenth };
             let now = begun + Duration::from_millis(100 * tenth);

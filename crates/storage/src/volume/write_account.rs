@@ -1,7 +1,7 @@
-//! The account of what a flash was written with, per day and over its life, and of what the budget allowed.
+//! The account of flash writes per day and over the life of the flash, compared with the budget.
 //!
-//! A drive with a counter of its own counts what others write to it too, such as another partition's file system. The
-//! account has the larger of both counts: the counter of a drive may lag behind.
+//! A drive's own counter includes writes of others, such as another partition's file system. The account uses the
+//! larger count, because the counter of a drive may lag.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,13 +72,13 @@ impl WriteAccount {
             Ok(found) => (found.flatten(), None),
             Err(error) => (None, Some(error)),
         };
-        // What cannot be read is not replaced.
+        // An unreadable file is not replaced.
         let path = path.filter(|_| error.is_none());
         let record = found.unwrap_or_else(|| Record::new(now_seconds));
         (WriteAccount { record, path, counted_bytes: 0, due_seconds: now_seconds, credit_is_taken: false }, error)
     }
 
-    /// Begins the account anew, after the cache counted `own_bytes`.
+    /// Restarts the account, after the cache counted `own_bytes`.
     pub fn begin(&mut self, own_bytes: u64, now_seconds: f64) {
         (self.record, self.counted_bytes) = (Record::new(now_seconds), own_bytes);
     }
@@ -93,7 +93,7 @@ impl WriteAccount {
     pub fn update(&mut self, own_bytes: u64, counter_bytes: Option<u64>, bytes_per_day: f64, now_seconds: f64) {
         let record = &mut self.record;
         let before = record.written_bytes();
-        // The count begins anew where the cache does.
+        // The count restarts with the cache.
         record.own_bytes += own_bytes.checked_sub(self.counted_bytes).unwrap_or(own_bytes);
         self.counted_bytes = own_bytes;
         if let Some(counter) = counter_bytes {

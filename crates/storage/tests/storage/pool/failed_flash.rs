@@ -72,7 +72,7 @@ fn a_pool_whose_flash_fails_loses_no_space_and_no_data() {
     let warning = status.warning.unwrap();
     let starts = "the flash has failed, and writes are refused; detach it: 'flashwise detach tank' (flash: ";
     assert!(warning.starts_with(starts), "{warning}");
-    let waiting = "8 blocks of a that were answered wait in memory, as the flash does not take them: its flushes fail";
+    let waiting = "8 acknowledged blocks of a wait in memory, because the flash rejects them: its flushes fail";
     assert!(warning.ends_with(waiting), "{warning}");
     assert!(status.disks.iter().all(|disk| !warning.contains(&disk.path)), "{warning}");
     let content = [vec![2; CHUNK as usize / 2], vec![1; CHUNK as usize / 2], vec![0; CHUNK as usize]].concat();

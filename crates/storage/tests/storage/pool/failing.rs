@@ -436,7 +436,7 @@ fn losses_of_one_logical_disk_do_not_affect_others() {
     let status = pool.status();
     let waiting: Vec<_> = status.logical_disks.iter().map(|disk| (disk.unwritten_blocks, disk.lost_bytes)).collect();
     assert_eq!(waiting, [(1, 0), (0, 0), (0, 0)]);
-    let expected = "1 blocks of a that were answered wait in memory, as bad.img does not take them: its flushes fail";
+    let expected = "1 acknowledged blocks of a wait in memory, because bad.img rejects them: its flushes fail";
     assert_eq!(status.warning.as_deref(), Some(expected));
     wait_until("the disk is known to fail", || {
         let is_known = pool.status().state != PoolState::Ok;
