@@ -371,7 +371,7 @@ fn a_start_reports_an_incomplete_last_block_of_the_backend() {
     let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(volume.size(), 8 * MIB);
     let expected = format!(
-        "{}: its size of 8389120 bytes is no multiple of 4096; its last 512 bytes are not part of the volume",
+        "{}: found 8389120 bytes, which is not a multiple of 4096; the last 512 bytes are not part of the volume",
         setting.config.backend.display()
     );
     assert!(opened.notes.contains(&expected), "{:?}", opened.notes);
