@@ -360,14 +360,14 @@ fn devices_with_contents_become_neither_flash_nor_backend() {
         let file = std::fs::File::create(path.join("kept.img")).unwrap();
         file.set_len(64 << 20).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, magic, at).unwrap();
-        let expected = format!("the flash 'kept.img': it holds {kind}; give another, or clear it");
+        let expected = format!("flash 'kept.img': it holds {kind}; give another, or clear it");
         refused(with("disk.img", &flash), &expected);
     }
     // A disk of a pool, and a cache, are no backends.
     std::fs::remove_file(path.join("kept.img")).unwrap();
     std::fs::File::create(path.join("kept.img")).unwrap().set_len(64 << 20).unwrap();
     succeed(path, &["pool", "create", "tank", "kept.img"]);
-    refused(with("kept.img", &[]), "the backend 'kept.img': it belongs to a pool, which [[pool]] serves");
+    refused(with("kept.img", &[]), "backend 'kept.img': it belongs to a pool, which [[pool]] serves");
     serve(path).end();
     std::fs::copy(path.join("cache.img"), path.join("kept.img")).unwrap();
     refused(with("kept.img", &[]), "backend 'kept.img': it holds a cache, so it is a flash and not a backend");
