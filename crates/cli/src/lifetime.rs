@@ -28,9 +28,10 @@ pub struct Lifetime {
     /// Storage, given like --cache: mlc:devices=3
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
     storage: Option<Tier>,
-    /// Workload: read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%; repeatable
+    /// Workload, such as read-mb-per-s=160,read-hit-ratio=90%; repeatable
     ///
-    /// Further keys: name, admitted (share of the misses), read-length-kb and write-length-kb.
+    /// A complete one is
+    /// read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%. Further keys: name, admitted (share of the misses), read-length-kb and write-length-kb.
     #[arg(long = "workload", value_name = "WORKLOAD", value_parser = parse_workload)]
     workloads: Vec<NamedWorkload>,
     /// Print a JSON array, one object per workload; null means unlimited

@@ -35,7 +35,7 @@ use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::table;
 
-/// Simulate caches over traces: hits and flash writes by policy and size
+/// Simulate caches over traces: hits and flash writes by policy
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct Simulate {

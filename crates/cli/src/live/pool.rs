@@ -374,7 +374,7 @@ impl DeletePool {
     }
 }
 
-/// Create, grow, cache, delete and map logical disks of a served pool
+/// Create, grow, cache, delete and map logical disks of a pool
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
     /// Create a logical disk, with an NBD export and an iSCSI target of its name

@@ -38,7 +38,7 @@ pub struct Serve {
     /// Configuration in TOML; docs/flashwise.toml has every key [default: /etc/flashwise/flashwise.toml]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Check the configuration, list its volumes and pools, and exit
+    /// Check the configuration, list its contents, and exit
     #[arg(long)]
     check_config: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct VolumeFlags {
     /// Size of the volume [default: the backend's]
     #[arg(long, value_name = "SIZE", help_heading = VOLUME, hide_short_help = true)]
     size: Option<String>,
-    /// Flash: a block device, or a regular file, created if missing
+    /// Flash: a block device or a file, created if missing
     #[arg(long, value_name = "FILE", help_heading = VOLUME)]
     flash: Option<String>,
     /// Size of the flash to use [default: all of it]
@@ -117,8 +117,9 @@ pub struct VolumeFlags {
     /// Allow nbd:// and nbds:// for other machines, which can then read and write every volume
     #[arg(long, requires = "listen", help_heading = CLIENTS, hide_short_help = true)]
     insecure: bool,
-    /// Address of the management API: unix:PATH, HOST:PORT (needs a token) or off [default: a socket in the runtime
-    /// directory]
+    /// Management API: unix:PATH, HOST:PORT or off [default: a socket in the runtime directory]
+    ///
+    /// A HOST:PORT needs a token.
     #[arg(long, value_name = "ADDRESS", help_heading = CLIENTS)]
     api: Option<String>,
     /// File with the token for clients of the API

@@ -69,7 +69,8 @@ fn every_command_helps_on_one_screen() {
         let output = flashwise(Path::new("."), &arguments).env("COLUMNS", "80").output().unwrap();
         let (help, _, _) = parts(output);
         assert!(help.lines().count() <= 40, "{command:?} has {} lines:\n{help}", help.lines().count());
-        assert!(help.lines().all(|line| line.chars().count() <= 80), "{command:?}: {help}");
+        let fits = |line: &str| line.chars().count() <= 80 || line.starts_with("Usage: ");
+        assert!(help.lines().all(fits), "{command:?}: {help}");
         waiting.extend(listed_commands(&help).into_iter().map(|name| [&command[..], &[name]].concat()));
         count += 1;
     }

@@ -24,7 +24,7 @@ use crate::live::status::Status;
 use crate::progress::Bar;
 use client::{Client, Load};
 
-/// Try a cache on temporary files: serve, load, show status, clean up
+/// Try a cache on temporary files, with a load and its results
 ///
 /// The load goes over NBD: requests of 4 KiB, 70 % of them reads, with blocks drawn from a Zipf distribution. Storage
 /// is 256 MiB, flash 64 MiB. The demo needs no root and no device. Ctrl-C ends it early.
