@@ -15,7 +15,7 @@ pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The order and the history of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// The number of the request, in the order in which they came.
+    /// The number of the request, in the order of arrival.
     pub number: u64,
     /// The time that it waited before it was begun.
     pub waited_us: u64,
@@ -42,7 +42,7 @@ pub struct Client {
     pub(crate) until_us: u64,
     /// It replaces the blocks that are kept in memory, up to this number.
     pub(crate) replaces_kept: Option<u64>,
-    /// Changes that were answered before it came and are made since, or replaced. Its reads may lack them.
+    /// Changes that were acknowledged before it arrived, and were made or replaced since. Its reads may miss them.
     pub(crate) made_since: Vec<Request>,
     /// True if it read content that was not written after all, so it begins again.
     pub(crate) reads_anew: bool,
@@ -54,7 +54,7 @@ pub struct Client {
     pub(crate) incomplete: bool,
     /// True if some of it was written to the backend past the cache.
     pub(crate) passed: bool,
-    /// True if no change was in progress when it came.
+    /// True if no change was in progress when it arrived.
     pub(crate) alone: bool,
 }
 
@@ -99,7 +99,7 @@ impl Clients {
         self.all.iter().flatten().map(|client| &client.request)
     }
 
-    /// Notes a change that is made now, and was answered before any of the overlapping requests came.
+    /// Records a change that is made now, and was acknowledged before the overlapping requests arrived.
     pub fn make(&mut self, change: &Request) {
         let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
         self.all.iter_mut().flatten().filter(of_change).for_each(|client| client.made_since.push(change.clone()));
@@ -211,7 +211,7 @@ pub(crate) fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -
 pub struct Answered {
     /// The operation.
     pub operation: Operation,
-    /// The time when it came.
+    /// The time of its arrival.
     pub started_us: u64,
     /// True if it failed.
     pub failed: bool,
@@ -230,12 +230,12 @@ pub struct Paused {
 }
 
 impl<L: Layout> Engine<L> {
-    /// Starts a request at a time. Its range lies within the volume.
+    /// Starts a request at time `now_us`. Its range must lie within the volume.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.submit_waited(request, done, now_us, 0);
     }
 
-    /// As [`submit`](Self::submit), for a request that has waited.
+    /// Like [`submit`](Self::submit), for a request that has waited.
     pub fn submit_waited(&mut self, request: Request, done: Done, now_us: u64, waited_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.requests += 1;
@@ -255,7 +255,7 @@ impl<L: Layout> Engine<L> {
         Some((request, done))
     }
 
-    /// Plans a request of the engine itself, which nobody waits for.
+    /// Plans a request of the engine itself, without a waiting client.
     pub(crate) fn begin_own(&mut self, request: Request, now_us: u64) {
         self.requests += 1;
         let asked = Asked { number: self.requests, waited_us: 0, again: true };

@@ -1,11 +1,11 @@
-//! The engine: performs the steps that a cache plans, as many at a time as their order allows.
+//! The engine: performs the steps that a cache plans, concurrently as far as their order allows.
 //!
-//! Steps run out of order, like instructions in a processor. Each waits for the earlier steps that use the same memory,
-//! blocks or pages, as its [layout](Layout) says. The result is that of the steps one by one.
+//! Steps run out of order, like instructions in a processor. Each waits for earlier steps that use the same memory,
+//! blocks or pages; its [layout](Layout) defines them. The result is that of steps executed one by one.
 //!
-//! The engine does no I/O and knows no clock. It hands out [`Transfer`]s and is told when they are
-//! [done](Engine::completed). The server gives the transfers to disks, and the crash tests give them to a disk that
-//! fails in every way.
+//! The engine does no I/O and has no clock. It returns [`Transfer`]s, and the caller reports when they are
+//! [done](Engine::completed). The server passes the transfers to disks. The crash tests pass them to a disk that fails
+//! in every way.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -143,7 +143,7 @@ pub struct Engine<L: Layout> {
     groups: HashMap<u64, Group, FxBuildHasher>,
     next_tag: u64,
     pub(crate) background: Background,
-    /// Takes the pages between those that are read together. Nobody reads it, so transfers share it.
+    /// Receives the pages between those of a combined read. Its contents are unused, so transfers share it.
     pub(crate) gap: Memory,
     /// The time of the last call that included one.
     pub(crate) now_us: u64,
@@ -253,7 +253,7 @@ impl<L: Layout> Engine<L> {
         self.run_ready();
     }
 
-    /// Tells the cache the result of a step.
+    /// Passes the result of a step to the cache.
     pub(crate) fn tell(&mut self, event: Event<'_, Planned<L>>) {
         self.cache.on(event, &mut self.planned);
         assert!(self.planned.is_empty(), "the result of a step gets no steps in reply");
@@ -278,7 +278,7 @@ impl<L: Layout> Engine<L> {
         insert(&mut self.steps, &mut self.free_steps, running)
     }
 
-    /// Lets a new step wait for others. Without any, it is ready.
+    /// Makes a new step wait for others. Without any, it is ready.
     pub(crate) fn wait_for(&mut self, id: StepId, others: impl Iterator<Item = (StepId, Bond)>) {
         let mut waiting = 0;
         for (other, bond) in others {

@@ -90,7 +90,7 @@ impl<L: Layout> Engine<L> {
         (part.disk, part.operation, part.offset)
     }
 
-    /// Handles the end of a transfer. An error goes to clients if nothing mends it.
+    /// Handles the end of a transfer. An error that cannot be resolved goes to clients.
     pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");
         let first = &parts[0];

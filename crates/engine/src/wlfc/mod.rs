@@ -108,7 +108,7 @@ pub struct StepState {
     sequence: u64,
     /// The previous program.
     before: Option<Witness>,
-    /// Memory of its own.
+    /// Its own memory.
     memory: Option<Memory>,
 }
 
