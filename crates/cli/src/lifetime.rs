@@ -30,8 +30,8 @@ pub struct Lifetime {
     storage: Option<Tier>,
     /// Workload, such as read-mb-per-s=160,read-hit-ratio=90%; repeatable
     ///
-    /// A complete one is
-    /// read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%. Further keys: name, admitted (share of the misses), read-length-kb and write-length-kb.
+    /// A complete one is read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%. Further
+    /// keys: name, admitted (share of the misses), read-length-kb and write-length-kb.
     #[arg(long = "workload", value_name = "WORKLOAD", value_parser = parse_workload)]
     workloads: Vec<NamedWorkload>,
     /// Print a JSON array, one object per workload; null means unlimited

@@ -22,15 +22,15 @@ pub const WHOLE_TRACE: &str = "caches that see whole requests cannot be sampled;
 pub struct SampleOptions {
     /// Simulate a sample of the blocks, such as 1%
     ///
-    /// That is faster and less exact. The cache shrinks with the sample; all figures are estimates for the whole trace. With an admission rule, blocks
-    /// are sampled in groups of 64 KiB, so requests stay whole. A trace that is not normalised is read once and not
-    /// copied.
+    /// That is faster and less exact. The cache shrinks with the sample; all figures are estimates for the whole trace.
+    /// With an admission rule, blocks are sampled in groups of 64 KiB, so requests stay whole. A trace that is not
+    /// normalised is read once and not copied.
     #[arg(long, value_name = "SHARE", value_parser = sample_share)]
     sample: Option<Share>,
     /// Simulate a sample with hit ratios this exact: 0.005
     ///
-    /// The error is within this in 95 of 100 cases. Starts with a thousandth of the blocks, and reads the trace again for
-    /// each larger sample. Caches on flash and caches that see whole requests run over the whole trace, because the
+    /// The error is within this in 95 of 100 cases. Starts with a thousandth of the blocks, and reads the trace again
+    /// for each larger sample. Caches on flash and caches that see whole requests run over the whole trace, because the
     /// accuracy of a sample is unknown for them.
     #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
     accuracy: Option<f64>,

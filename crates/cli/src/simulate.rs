@@ -60,8 +60,8 @@ pub struct Simulate {
     warmup: Option<Warmup>,
     /// Add figures for every N accesses to JSON and reports
     ///
-    /// Only counted accesses are included. Hit ratio, replacement rate and flash writes. With an admission rule or devices also latency, wear and the
-    /// rule's decisions.
+    /// Only counted accesses are included. Hit ratio, replacement rate and flash writes. With an admission rule or
+    /// devices also latency, wear and the rule's decisions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     #[command(flatten)]
@@ -74,8 +74,8 @@ pub struct Simulate {
     csv: bool,
     /// Append rows as lines of JSON; skip existing rows
     ///
-    /// Rows are appended as soon as they are finished. After an interruption, the same command resumes. Each line has the version and the trace's SHA-256, which
-    /// identify the row.
+    /// Rows are appended as soon as they are finished. After an interruption, the same command resumes. Each line has
+    /// the version and the trace's SHA-256, which identify the row.
     /// - is standard output; there and in pipes no row is skipped. With --accuracy, rows are written when all of them
     ///   are accurate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]

@@ -218,12 +218,14 @@ impl Managed for Volumes {
             thread.spawn(move || {
                 let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
                 if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| {
-                pools.note_detached(&name).map_err(|error| format!("the flash is detached, but the next start uses it again: \
+                pools.note_detached(&name).map_err(|error| format!("the flash is detached, but the next start uses it \
+                    again: \
                     {error}"))?;
                 match lost {
                     0 => Ok(()),
                     lost => Err(format!(
-                        "the flash is detached; {lost} unflushed blocks were lost with it; reads of them fail until new data is written there"
+                        "the flash is detached; {lost} unflushed blocks were lost with it; reads of them fail until \
+                         new data is written there"
                     )),
                 }
             }) {

@@ -233,7 +233,8 @@ fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<bool> {
         && copies.len() > 1
     {
         report.damage(format!(
-            "Copy {copy} of the superblock is damaged: {error}. The other copy is valid and is used; the next start repairs this one."
+            "Copy {copy} of the superblock is damaged: {error}. The other copy is valid and is used; the next start \
+             repairs this one."
         ));
     }
     Ok(errors.is_empty())
@@ -474,7 +475,8 @@ fn check_recovered(
         let named: Vec<String> = lost.iter().take(TOLD_MAX).map(u32::to_string).collect();
         let more = if lost.len() > TOLD_MAX { ", ..." } else { "" };
         report.damage(format!(
-            "The only copy of {} blocks was lost earlier: {}{more}. Reads of them fail until new data is written there.",
+            "The only copy of {} blocks was lost earlier: {}{more}. Reads of them fail until new data is written \
+             there.",
             lost.len(),
             named.join(", ")
         ));
@@ -548,7 +550,8 @@ fn check_data(
         let Some(wrong) = wrong else { continue };
         damage.push(if recovered.log.is_dirty(slot) {
             format!(
-                "Block {block}, at page {slot}, {wrong}. It was the only copy: reads fail until new data is written there."
+                "Block {block}, at page {slot}, {wrong}. It was the only copy: reads fail until new data is written \
+                 there."
             )
         } else {
             format!("Block {block}, at page {slot}, {wrong}. It is read from the backend, which has it too.")

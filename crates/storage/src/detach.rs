@@ -32,7 +32,8 @@ pub enum DetachError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
-        "{error}. {written} of {all} blocks were written back, and {path} still has all of them. Detach it again when the backend is writable"
+        "{error}. {written} of {all} blocks were written back, and {path} still has all of them. Detach it again when \
+         the backend is writable"
     )]
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
@@ -40,7 +41,8 @@ pub enum DetachError {
     #[error("backend {path}: found {found} bytes, expected {expected}; it was truncated or is another backend")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
-        "flash {path}: both copies of its superblock are lost, and {what}. Give its backend, and --erase-unit and --flash-size with the values of its creation"
+        "flash {path}: both copies of its superblock are lost, and {what}. Give its backend, and --erase-unit and \
+         --flash-size with the values of its creation"
     )]
     NoSuperblock { path: String, what: String },
     #[error(

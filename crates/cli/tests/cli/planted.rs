@@ -75,7 +75,7 @@ fn a_planted_figure_is_in_every_output() {
 #[test]
 fn a_planted_setting_is_taken_and_described_everywhere() {
     let (name, meaning) =
-        ("planted-age", "Planted by a test: an age at which blocks are written back, whatever dirty-age is");
+        ("planted-age", "Planted by a test: an age at which blocks are written back, besides dirty-age");
     let help = |command: &str, option: &str| {
         let help = succeed(&project(), &[command, option]);
         help.split_whitespace().collect::<Vec<_>>().join(" ")

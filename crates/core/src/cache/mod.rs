@@ -1,9 +1,9 @@
 //! Caches: the common interface ([`Cache`]), and the cache of a server, [`LogCache`], which turns requests of any
 //! length and alignment into [`Step`]s.
 //!
-//! Sources: NCache (section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash), LARC (section V.A:
-//! write modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, idempotent
-//! commits).
+//! Sources: NCache, section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash. LARC, section V.A:
+//! write modes, I/O filter for sequential streams, cleaner. WLFC, section IV.D: recovery by epochs, idempotent
+//! commits.
 //!
 //! It plans as if every step completed immediately; [`Step`] defines the allowed overlaps. The results of steps are
 //! [`Event`]s, like requests.

@@ -3,7 +3,8 @@
 //! Source: Cheng et al., USENIX ATC 2016, section 3.3 ("container-oblivious").
 //!
 //! Without TRIM, a block that leaves keeps its page until another takes the slot, and the device copies it as if it
-//! were needed. With TRIM, the device learns of each block that leaves: at its eviction, or at its last read before an overwrite or the end.
+//! were needed. With TRIM, the device learns of each block that leaves: at its eviction, or at its last read before an
+//! overwrite or the end.
 
 use flashwise_core::block_cache::Tally;
 use flashwise_core::index::Dense;

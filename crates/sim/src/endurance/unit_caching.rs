@@ -2,8 +2,9 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3 ("the case where each file block can be erased individually").
 //!
-//! Departures from the paper, which does not define the count of erasures: the device has exactly as many slots as the cache has blocks. They are used in turn. A slot is erased when it is written again. So every insertion
-//! is an erasure, except the first into each slot.
+//! Departures from the paper, which does not define the count of erasures: the device has exactly as many slots as the
+//! cache has blocks. They are used in turn. A slot is erased when it is written again. So every insertion is an
+//! erasure, except the first into each slot.
 
 use super::planned::Placed;
 use crate::offline::{Decision, FlashStream};

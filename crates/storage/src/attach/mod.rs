@@ -409,7 +409,8 @@ fn resume(
         && recovered.dropped_blocks > 0
     {
         notes.push(format!(
-            "{} clean blocks of the cache were dropped, because the last run ended during writes to the backend near them",
+            "{} clean blocks of the cache were dropped, because the last run ended during writes to the backend near \
+             them",
             recovered.dropped_blocks
         ));
     }

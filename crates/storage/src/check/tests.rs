@@ -227,7 +227,8 @@ fn damaged_data_is_found_only_when_data_is_read_and_is_explained() {
     assert_eq!(
         damage_of(&report),
         [format!(
-            "Block {block}, at page {slot}, has a wrong checksum. It was the only copy: reads fail until new data is written there."
+            "Block {block}, at page {slot}, has a wrong checksum. It was the only copy: reads fail until new data is \
+             written there."
         )]
     );
 }

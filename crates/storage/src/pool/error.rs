@@ -23,7 +23,8 @@ pub enum PoolError {
     #[error("{path} is a disk of pool '{found}', expected '{expected}'")]
     OtherPool { path: String, found: String, expected: String },
     #[error(
-        "{first} is a disk of pool {first_pool}, and {second} of another pool with that name, {second_pool}; give the disks of one"
+        "{first} is a disk of pool {first_pool}, and {second} of another pool with that name, {second_pool}; give the \
+         disks of one"
     )]
     TwoPools { first: String, first_pool: Uuid, second: String, second_pool: Uuid },
     #[error(

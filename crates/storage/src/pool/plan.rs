@@ -265,14 +265,16 @@ impl Pool {
             if disk.thick && taken > lost {
                 let bytes = human::bytes((taken - lost) as f64 * CHUNK_BYTES as f64);
                 does.push(format!(
-                    "{bytes} of {name}, which is thick, were never written: they lose their reserved space, and allocate \
+                    "{bytes} of {name}, which is thick, were never written: they lose their reserved space, and \
+                     allocate \
                      it again when they are written."
                 ));
             }
         }
         if does.len() > 1 && self.volume().dirty_blocks() > 0 {
             does.push(
-                "Dirty blocks of the disk in the cache are lost too. If the disk returned instead, they would be written back."
+                "Dirty blocks of the disk in the cache are lost too. If the disk returned instead, they would be \
+                 written back."
                     .to_owned(),
             );
         }

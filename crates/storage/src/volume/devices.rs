@@ -55,7 +55,8 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
         _ => return Ok(()),
     };
     let what = format!(
-        "{what}. Give another device, or wipe it if its data is not needed. If it is a backend whose clients wrote that \
+        "{what}. Give another device, or wipe it if its data is not needed. If it is a backend whose clients wrote \
+         that \
          data, set backend-id"
     );
     Err(taken(config, "backend", &config.backend, what))
@@ -96,7 +97,8 @@ pub(super) fn tail_note(config: &VolumeConfig, found: u64) -> Option<String> {
     let tail = found % BLOCK;
     (tail > 0 && config.size_bytes.is_none()).then(|| {
         format!(
-            "{}: found {found} bytes, which is not a multiple of {BLOCK}; the last {tail} bytes are not part of the volume",
+            "{}: found {found} bytes, which is not a multiple of {BLOCK}; the last {tail} bytes are not part of the \
+             volume",
             config.backend.display()
         )
     })

@@ -150,7 +150,8 @@ impl Driver for Engine {
         }
         if lossy > 0 {
             remarks.push(format!(
-                "flash: {lossy} buckets of the backend are not written back, because some of their dirty blocks cannot be read from it"
+                "flash: {lossy} buckets of the backend are not written back, because some of their dirty blocks cannot \
+                 be read from it"
             ));
         }
         if failing > 0 {

@@ -328,7 +328,7 @@ pub static SETTINGS: &[Setting] = &[
             name: "planted-age",
             kind: ANY_DURATION,
             default: "1d",
-            meaning: "Planted by a test: an age at which blocks are written back, whatever dirty-age is",
+            meaning: "Planted by a test: an age at which blocks are written back, besides dirty-age",
         },
         values: "DURATION",
         live: Live::Simply,
