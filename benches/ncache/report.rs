@@ -60,8 +60,8 @@ pub fn table(runs: &[Run]) -> String {
             .expect("a string takes everything");
         }
     }
-    table += "\n| RAM | SSD | write requests per transaction, without and with write buffer | | blocks, without and \
-        with | | transactions/s, without and with |\n";
+    table += "\n| RAM | SSD | write requests per transaction, without and with write buffer | change | blocks, without \
+        and with | change | transactions/s, without and with |\n";
     table += "| --- | --- | --- | --- | --- | --- | --- |\n";
     for ram in rams(runs) {
         for flash in flashes(runs) {
