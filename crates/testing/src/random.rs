@@ -14,6 +14,14 @@ impl Random {
         flashwise_core::random::next(&mut self.0)
     }
 
+    /// Returns random bytes.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let words: Vec<_> = (0..length.div_ceil(8)).map(|_| self.next().to_le_bytes()).collect();
+        let mut bytes = words.into_flattened();
+        bytes.truncate(length);
+        bytes
+    }
+
     /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit

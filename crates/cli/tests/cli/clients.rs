@@ -31,8 +31,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = Random(seed);
-    (0..length.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(length).collect()
+    Random(seed).bytes(length)
 }
 
 fn text(path: &Path) -> &str {

@@ -13,8 +13,7 @@ const BLOCKS: u64 = 1024;
 const KEYS: &str = "flash-size = \"4MiB\"\nerase-unit = \"64KiB\"\nram = 0\npolicy = \"lru\"\nsequential-bypass = 0";
 
 fn noise(seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    (0..BLOCKS * BLOCK / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    Random(seed).bytes((BLOCKS * BLOCK) as usize)
 }
 
 /// A volume of 4 MiB of noise, with `keys`.

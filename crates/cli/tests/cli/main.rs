@@ -37,7 +37,7 @@ mod lifetime;
 mod log;
 mod makefile;
 mod memory;
-#[cfg(feature = "s3")]
+#[cfg(all(feature = "s3", feature = "python-tests"))]
 mod objects;
 mod outputs;
 #[cfg(feature = "client-tests")]

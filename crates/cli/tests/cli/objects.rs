@@ -1,18 +1,13 @@
-//! Sweeps over traces in S3, with results there: on a server in this process, and on moto's, which `run-tests`
-//! installs.
+//! Sweeps over traces in S3, with results there, on the server moto, which `run-tests` installs.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "python-tests")]
 use std::io::{Read, Write};
-use std::net::TcpListener;
-#[cfg(feature = "python-tests")]
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 
 use flashwise_sim::results::Brief;
 use flashwise_sim::sweep::rows;
-#[cfg(feature = "python-tests")]
 use flashwise_testing::waiting::wait_until;
 use object_store::ObjectStoreExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -28,60 +23,24 @@ const SECRET: &str = "secret";
 /// A server of S3, with a bucket of traces and one of results.
 struct Server {
     port: u16,
-    /// Ends with this.
-    _kept: Box<dyn std::any::Any>,
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
 }
 
 impl Server {
-    /// s3s-fs in this process.
-    fn here() -> Server {
-        use hyper_util::rt::{TokioExecutor, TokioIo};
-        use hyper_util::server::conn::auto;
-
-        let root = TempDir::new().unwrap();
-        for bucket in ["traces", "results"] {
-            std::fs::create_dir(root.path().join(bucket)).unwrap();
-        }
-        let mut service = s3s::service::S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).unwrap());
-        service.set_auth(s3s::auth::SimpleAuth::from_single(KEY, SECRET));
-        let service = service.build();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        std::thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                loop {
-                    let (socket, _) = listener.accept().await.unwrap();
-                    let service = service.clone();
-                    let serve = async move {
-                        let http = auto::Builder::new(TokioExecutor::new());
-                        let _ = http.serve_connection(TokioIo::new(socket), service).await;
-                    };
-                    tokio::spawn(serve);
-                }
-            });
-        });
-        Server { port, _kept: Box::new(root) }
-    }
-
-    /// A server that has been started elsewhere.
-    #[cfg(feature = "python-tests")]
     fn moto() -> Server {
-        struct Killed(std::process::Child);
-        impl Drop for Killed {
-            fn drop(&mut self) {
-                let _ = self.0.kill().and_then(|()| self.0.wait());
-            }
-        }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let program = crate::common::project().join(".venv/bin/moto_server");
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let server = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let server = Server { port, _kept: Box::new(Killed(server)) };
+        let server = Server { port, process: server };
         wait_until("moto answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         for bucket in ["traces", "results"] {
             let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -96,7 +55,7 @@ impl Server {
 
     /// Contents of an object, or nothing where it is made: what `ask` does with it.
     fn ask<T>(&self, bucket: &str, ask: impl AsyncFnOnce(AmazonS3) -> object_store::Result<T>) -> T {
-        // It fails where the other test was first.
+        // It fails if it is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let store = AmazonS3Builder::new()
             .with_endpoint(format!("http://127.0.0.1:{}", self.port))
@@ -174,7 +133,9 @@ fn figures(folder: &Path) -> Vec<Brief> {
     rows
 }
 
-fn a_sweep_over_objects(server: &Server) {
+#[test]
+fn traces_and_results_are_objects_of_moto() {
+    let server = &Server::moto();
     let folder = TempDir::new().unwrap();
     let path = folder.path();
     std::fs::create_dir(path.join("msr")).unwrap();
@@ -287,15 +248,4 @@ fn is_parquet(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
 
 fn there_with(folder: &Path, name: &str, from: &str, to: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap().replace(from, to)
-}
-
-#[test]
-fn traces_and_results_are_objects_of_a_server_in_this_process() {
-    a_sweep_over_objects(&Server::here());
-}
-
-#[cfg(feature = "python-tests")]
-#[test]
-fn traces_and_results_are_objects_of_moto() {
-    a_sweep_over_objects(&Server::moto());
 }

@@ -56,7 +56,7 @@ pub fn tool(folder: &Path, program: &str, arguments: &[&str]) -> String {
 
 /// Bytes that differ from block to block.
 pub fn data(blocks: u64, seed: u64) -> Vec<u8> {
-    (0..blocks * 512).flat_map(|word| (word * 0x9E37_79B9 + seed).to_le_bytes()).collect()
+    (0..blocks * 512).map(|word| (word * 0x9E37_79B9 + seed).to_le_bytes()).collect::<Vec<_>>().into_flattened()
 }
 
 #[test]

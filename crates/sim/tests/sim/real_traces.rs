@@ -4,6 +4,7 @@
 //!
 //! The figures are those of wc and awk over the decompressed files, and of a Python struct over the binary one.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -190,6 +191,11 @@ fn open_timed_traces() -> Vec<Trace> {
     traces.map(|(path, format)| read(path, format).unwrap()).into()
 }
 
+/// Of a trace of more than a million accesses only the first `few` seeds run: its samples are large.
+fn seeds(trace: &Trace, all: Range<u64>, few: u64) -> Range<u64> {
+    if trace.len() > 1_000_000 { all.start..all.start + few } else { all }
+}
+
 const CANDIDATES: [&str; 5] = ["lru", "larc", "larc:writes=admit", "2q", "s3-fifo"];
 
 /// Traces, percentages of their blocks, and a larger tolerance than 5 % of the candidates' spread for `auto`. Its best
@@ -214,13 +220,14 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_
         let worst = costs.iter().copied().fold(f64::MIN, f64::max);
         let worse = WORSE.iter().find(|(name, of, _)| trace.name().contains(name) && *of == percent);
         let share_max = worse.map_or(0.05, |(_, _, share)| *share);
-        let shares = [1, 2, 3].map(|seed| {
+        let share_of = |seed: u64| {
             let share = (cost("lru", Some(&format!("auto:timeframe=1%,seed={seed}"))) - best) / (worst - best);
             let what = format!("{} in {percent} %, seed {seed}", trace.name());
             println!("{what}: {:.1} % of the spread above the best", 100.0 * share);
             assert!(share <= share_max, "{what}: {share:.3} of the spread above the best");
             share
-        });
+        };
+        let shares: Vec<_> = seeds(trace, 1..4, 1).map(share_of).collect();
         kept += usize::from(shares.iter().all(|share| *share <= 0.05));
     }
     assert!(kept >= 23, "within 5 % on {kept} of 26");
@@ -259,7 +266,7 @@ fn shadow_caches_are_within_two_points_of_full_caches() {
         let capacity = trace.unique_blocks() / 10;
         let hits = CANDIDATES.map(|policy| hits(trace, policy, capacity));
         let full = hits.each_ref().map(|hits| hits.iter().filter(|hit| **hit).count() as f64 / hits.len() as f64);
-        for (seed, behind) in (0..5).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+        for (seed, behind) in seeds(trace, 0..5, 2).flat_map(|seed| [(seed, 0), (seed, 1)]) {
             let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, capacity, trace.block_size_bytes());
             for policy in CANDIDATES {
                 shadows.add(&Spec::parse(policy).unwrap(), Rule::Size(Size::with(u64::MAX)), capacity);

@@ -63,7 +63,7 @@ fn shadow_rule(number: usize, capacity: usize) -> Rule<Dense> {
 fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
     let lru = policy::Spec::parse("lru").unwrap();
     for (exponent, admits_writes) in [(0.8, false), (1.0, false), (1.2, false), (1.0, true)] {
-        let accesses = zipf(exponent, 4_000_000);
+        let accesses = zipf(exponent, 2_000_000);
         let half_us = accesses.len() as u64 / 2;
         let setting = setting(CAPACITY, BLOCKS, 10e3);
         let writes = if admits_writes { ",writes=admit" } else { "" };

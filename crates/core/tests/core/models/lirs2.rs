@@ -34,9 +34,9 @@ impl Lirs2 {
         Some([at.next()?, at.next()?])
     }
 
-    /// Returns the position of R_max2: the deepest instance 2 of a LIR block.
+    /// Returns the position of R_max2: the deepest instance 2 of a LIR block, which is the deepest of all its instances.
     fn rmax2(&self) -> Option<usize> {
-        self.lir.iter().filter_map(|&block| self.instances(block)).map(|[second, _]| second).min()
+        self.stack.iter().position(|instance| self.lir.contains(&instance.block))
     }
 
     /// True if `block` is nowhere above R_max2, so it no longer counts.

@@ -97,7 +97,7 @@ impl<'a> Worker<'a> {
 
     fn content(&mut self) -> Vec<u8> {
         let length = self.random.below(FILE_BYTES_MAX);
-        (0..length.div_ceil(8)).flat_map(|_| self.random.next().to_le_bytes()).collect()
+        self.random.bytes(length as usize)
     }
 
     fn sync(&self, path: &Path) {

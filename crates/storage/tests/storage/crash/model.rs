@@ -221,7 +221,7 @@ impl Model {
 }
 
 pub fn encode(content: &Content) -> Vec<u8> {
-    content.iter().flat_map(|tag| tag.to_le_bytes().repeat(SECTOR_BYTES / 8)).collect()
+    content.iter().map(|tag| tag.to_le_bytes().repeat(SECTOR_BYTES / 8)).collect::<Vec<_>>().concat()
 }
 
 /// Returns the content that these bytes stand for. A sector with mixed contents gets a unique number.
