@@ -357,32 +357,16 @@ impl Making {
         self.drop_from_file(kind, name)
     }
 
-    /// Saves the current disks of a pool, if it was created here.
+    /// Saves the current disks of a pool, if it was created here. If saving fails now, the next change saves it, or the
+    /// end of the server.
     pub fn note_disks(&self, pool: &str, disks: &[String]) -> Result<(), ManageError> {
-        self.note(Kind::Pool, pool, |made| made.disks = disks.to_vec())
-    }
-
-    /// True if a volume or a pool was created here, and has no flash (any more).
-    pub fn is_made_without_flash(&self, name: &str) -> bool {
-        let known = self.known.lock();
-        let mut all = known.volumes.all.iter().chain(&known.pools.all);
-        all.any(|made| made.name == name && !made.settings.contains_key("flash"))
-    }
-
-    /// Saves that a volume or a pool runs without its flash from now on, if it was created here.
-    pub fn note_detached(&self, name: &str) -> Result<(), ManageError> {
-        Kind::ALL.into_iter().try_for_each(|kind| self.note(kind, name, Made::leave_flash_out))
-    }
-
-    /// Changes a definition. If saving fails now, the next change saves it, or the end of the server.
-    fn note(&self, kind: Kind, name: &str, change: impl FnOnce(&mut Made)) -> Result<(), ManageError> {
         let mut known = self.known.lock();
-        if !known.config.is_made(name) {
+        if !known.config.is_made(pool) {
             return Ok(());
         }
-        let Some(made) = known.list(kind).all.iter_mut().find(|made| made.name == name) else { return Ok(()) };
-        change(made);
-        known.write(kind)
+        let Some(made) = known.list(Kind::Pool).all.iter_mut().find(|made| made.name == pool) else { return Ok(()) };
+        made.disks = disks.to_vec();
+        known.write(Kind::Pool)
     }
 }
 

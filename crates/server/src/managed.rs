@@ -32,7 +32,7 @@ pub struct Volumes {
     insecure: Vec<String>,
     load: Load,
     recorder: Option<Arc<Recorder>>,
-    pools: Arc<ServedPools>,
+    pools: ServedPools,
     own: ServedVolumes,
     clients: ServedClients,
     /// Unfinished detaches, by the name of the volume.
@@ -67,7 +67,7 @@ impl Volumes {
         (own, pools): (ServedVolumes, ServedPools),
         clients: ServedClients,
     ) -> Volumes {
-        let (pools, (detaching, changed)) = (Arc::new(pools), Default::default());
+        let (detaching, changed) = Default::default();
         Volumes { served, listening, insecure, load, recorder, pools, own, clients, detaching, changed }
     }
 
@@ -92,10 +92,7 @@ impl Volumes {
                 status.state_reason = Some(all.join("; "));
             }
         }
-        if status.state == VolumeState::Detached
-            && status.state_reason.is_none()
-            && !self.pools.is_made_without_flash(&status.name)
-        {
+        if status.state == VolumeState::Detached && status.state_reason.is_none() {
             let hint = format!("to use a flash again, run 'flashwise attach {}' and restart the server", status.name);
             status.state_reason = Some(hint);
         }
@@ -175,7 +172,7 @@ impl Managed for Volumes {
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
-        Some(&*self.pools)
+        Some(&self.pools)
     }
 
     fn limits(&self) -> Arc<Limits> {
@@ -213,21 +210,15 @@ impl Managed for Volumes {
         });
         detaching.insert(name.to_owned(), state.clone());
         let thread = std::thread::Builder::new().name(format!("detach {name}"));
-        let (pool, pools, name) = (self.served.pool(name), self.pools.clone(), name.to_owned());
-        let started =
-            thread.spawn(move || {
-                let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
-                if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| {
-                pools.note_detached(&name).map_err(|error| format!("the flash is detached, but the next start uses it \
-                    again: \
-                    {error}"))?;
-                match lost {
-                    0 => Ok(()),
-                    lost => Err(format!(
-                        "the flash is detached; {lost} unflushed blocks were lost with it; reads of them fail until \
-                         new data is written there"
-                    )),
-                }
+        let pool = self.served.pool(name);
+        let started = thread.spawn(move || {
+            let detached = pool.as_ref().map_or_else(|| volume.detach(), |pool| pool.detach());
+            if let Err(error) = detached.map_err(|error| error.to_string()).and_then(|lost| match lost {
+                0 => Ok(()),
+                lost => Err(format!(
+                    "the flash is detached; {lost} unflushed blocks were lost with it; reads of them fail until new \
+                     data is written there"
+                )),
             }) {
                 let missing = pool.map(|pool| pool.missing_disks()).unwrap_or_default();
                 let error = match missing.is_empty() {
@@ -240,8 +231,8 @@ impl Managed for Volumes {
                 };
                 *state.error.lock() = Some(error);
             }
-                state.running.store(false, Ordering::Release);
-            });
+            state.running.store(false, Ordering::Release);
+        });
         started.map(drop).map_err(|error| ManageError::Failed(format!("cannot start a thread: {error}")))
     }
 
@@ -265,14 +256,16 @@ impl Managed for Volumes {
         Ok(DetachProgress { state, dirty_blocks, destaged_blocks, remaining_seconds: status.detach_remaining_seconds })
     }
 
-    fn attach(&self, name: &str) -> Result<(), ManageError> {
+    fn check_attach(&self, name: &str) -> Result<(), ManageError> {
         let volume = self.find(name)?;
-        if volume.status().state == VolumeState::Detached && self.pools.is_made_without_flash(name) {
-            let kind = if self.served.pool(name).is_some() { "pool" } else { "volume" };
-            let what = format!("{kind} '{name}' was created while a server ran, and lost its flash with the detach");
-            return Err(ManageError::Conflict(what));
+        match volume.status().state {
+            VolumeState::Detached => Ok(()),
+            _ => Err(ManageError::Conflict(VolumeError::NotDetached { volume: volume.config().whose() }.to_string())),
         }
-        volume.attach().map_err(|error| match error {
+    }
+
+    fn attach(&self, name: &str) -> Result<(), ManageError> {
+        self.find(name)?.attach().map_err(|error| match error {
             VolumeError::NotDetached { .. } => ManageError::Conflict(error.to_string()),
             error => ManageError::Failed(error.to_string()),
         })

@@ -175,16 +175,6 @@ impl ServedPools {
     fn check_unserved(&self, name: &str) -> Result<(), ManageError> {
         self.making.check_unserved(Kind::Pool, name, self.served.pool(name).is_some())
     }
-
-    /// True if a volume or a pool was created while a server ran, and has no flash any more.
-    pub(crate) fn is_made_without_flash(&self, name: &str) -> bool {
-        self.making.is_made_without_flash(name)
-    }
-
-    /// Records that a volume or a pool continues without its flash.
-    pub(crate) fn note_detached(&self, name: &str) -> Result<(), ManageError> {
-        self.making.note_detached(name)
-    }
 }
 
 impl Pools for ServedPools {
@@ -197,7 +187,10 @@ impl Pools for ServedPools {
             let disks = pool.status().disks.into_iter().map(|disk| PathBuf::from(disk.path));
             config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
         });
-        let files: BTreeSet<PathBuf> = of_pools.filter(|path| path.is_file()).collect();
+        let volumes = self.served.own_volumes();
+        let of_volumes =
+            volumes.iter().flat_map(|volume| [volume.config().backend.clone(), volume.config().flash.clone()]);
+        let files: BTreeSet<PathBuf> = of_pools.chain(of_volumes).filter(|path| path.is_file()).collect();
         disks.extend(files.iter().filter_map(|path| examine(&Places::default(), path).ok()));
         let locks = Locks::read(&Places::default());
         for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {

@@ -228,7 +228,7 @@ fn open_volumes(
                     None => format!("{error}; {} has it", file.display()),
                 };
                 tracing::error!(event = "not-served", volume = volume.name, error = reason, "the volume is not served");
-                made.volumes.push(Unserved { name: volume.name.clone(), reason });
+                made.volumes.push(Unserved { name: volume.name.clone(), reason, made: true });
             }
             Err(error) => failed.push((volume.name.clone(), error)),
         }
@@ -255,7 +255,7 @@ fn unopened(
             "pool" => tracing::error!(event = "not-served", pool = name, error = reason, "the pool is not served"),
             _ => tracing::error!(event = "not-served", volume = name, error = reason, "the volume is not served"),
         }
-        Unserved { name, reason }
+        Unserved { name, reason, made: false }
     };
     pools.volumes.extend(volumes.into_iter().map(|failed| unserved("volume", failed)));
     pools.pools.extend(failed_pools.into_iter().map(|failed| unserved("pool", failed)));
@@ -308,7 +308,7 @@ fn open_pools(
                 };
                 let reason = format!("{error}; {file} has it{hint}");
                 tracing::error!(event = "not-served", pool = name, error = reason, "the pool is not served");
-                made.pools.push(Unserved { name: name.clone(), reason });
+                made.pools.push(Unserved { name: name.clone(), reason, made: true });
             }
             Err(error) => failed.push((name.clone(), error.into())),
         }

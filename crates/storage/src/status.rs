@@ -193,6 +193,9 @@ pub struct VolumeStatus {
     /// True if a running server created it, so that it is not in the configuration.
     #[serde(default)]
     pub made: bool,
+    /// True if an operator attached the detached flash again: the next start uses it.
+    #[serde(default)]
+    pub attaches_at_start: bool,
 }
 
 /// A budget of flash writes, per day and over the life of the flash. It is the budget of the admission rule, or else
@@ -468,6 +471,9 @@ pub struct Unserved {
     pub name: String,
     /// The reason, and possible remedies.
     pub reason: String,
+    /// True if a running server made it: deleting it forgets it.
+    #[serde(default)]
+    pub made: bool,
 }
 
 /// The rated endurance of a flash device.

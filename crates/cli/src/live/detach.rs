@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use flashwise_core::format::{BLOCK_BYTES, State};
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::human;
-use flashwise_server::config::{ServerConfig, made};
+use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{DetachProgress, DetachState};
 use flashwise_storage::detach::{Detached, detach};
 use flashwise_storage::disk::file::Options;
 use flashwise_storage::disk::zoned::open_flash;
-use flashwise_storage::flash::read_superblock;
 use flashwise_storage::pool::{Pool, PoolConfig};
 use flashwise_storage::volume::VolumeConfig;
 use serde_json::Value;
@@ -93,28 +92,19 @@ impl Detach {
         let mut detached: Vec<(&str, anyhow::Result<()>)> = Vec::new();
         for volume in config.volumes.iter().filter(|volume| wanted(volume)) {
             let opened = OpenBackend::of(volume, Options::default());
-            let done = opened.and_then(|opened| offline(volume, opened, &self.salvage));
-            if config.is_made(&volume.name) && is_detached(volume) {
-                made::leave_flash_out(&config.state_directory, &volume.name)?;
-            }
-            detached.push((&volume.name, done));
+            detached.push((&volume.name, opened.and_then(|opened| offline(volume, opened, &self.salvage))));
         }
         for pool in config.pools.iter().filter(|pool| wanted(&pool.cache)) {
-            detached.push((&pool.cache.name, self.detach_pool(config, pool)));
+            detached.push((&pool.cache.name, self.detach_pool(pool)));
         }
         all_of(detached)
     }
 
-    fn detach_pool(&self, config: &ServerConfig, pool: &PoolConfig) -> anyhow::Result<()> {
+    fn detach_pool(&self, pool: &PoolConfig) -> anyhow::Result<()> {
         let name = &pool.cache.name;
         let storage = Pool::storage(pool).with_context(|| format!("pool {name}"))?;
         let cache = VolumeConfig { backend: format!("pool {name}").into(), ..pool.cache.clone() };
-        let detached = offline(&cache, OpenBackend::of_pool(storage), &self.salvage);
-        // Even after a loss: a detached flash is no longer part of a pool that the server created.
-        if config.is_made(name) && is_detached(&cache) {
-            made::leave_flash_out(&config.state_directory, name)?;
-        }
-        detached
+        offline(&cache, OpenBackend::of_pool(storage), &self.salvage)
     }
 
     fn running(&self, client: &Client) -> anyhow::Result<()> {
@@ -200,12 +190,6 @@ pub fn only_volume(client: &Client) -> anyhow::Result<String> {
         [name] => Ok(name.to_owned()),
         _ => Err(Misuse(format!("no volume given; name one of: {}", names.join(", "))).into()),
     }
-}
-
-/// True if the superblock of the flash says that it is detached.
-fn is_detached(cache: &VolumeConfig) -> bool {
-    let flash = open_flash(&cache.flash, Options { read_only: true, ..Options::default() });
-    flash.is_ok_and(|flash| read_superblock(&*flash).is_ok_and(|superblock| superblock.state == State::Detached))
 }
 
 fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -> anyhow::Result<()> {

@@ -240,7 +240,7 @@ fn permissions_match_the_threat_model() {
     for change in [
         format!(" INFO Settings were changed: dirty-age = 5s, {me}"),
         format!(" INFO The disk {} was wiped, {me}", host.path("disk.img").display()),
-        format!(" INFO The disk {} was wiped, by the page of uid 0 (pid ", host.path("disk.img").display()),
+        "), from 127.0.0.1, on the page".to_owned(),
         // Refusals are in the log once a minute, with the first one.
         format!(
             " WARN a request to the API failed method=POST path=\"/v1/pools\" status=400 error=\"flash: found {}, \
@@ -279,7 +279,7 @@ fn permissions_match_the_threat_model() {
     }
     let told = server.end();
     for line in [
-        "was wiped, by the token of token-file at 127.0.0.1:",
+        "was wiped, by admin (token-file), from 127.0.0.1",
         " WARN a request to the API failed method=POST path=\"/v1/page\" status=401 error=\"a token is needed, as the \
          header 'Authorization: Bearer TOKEN'\" \
          client=\"127.0.0.1:",

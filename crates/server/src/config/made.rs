@@ -39,11 +39,6 @@ impl Made {
         let others = self.settings.iter().map(|(key, value)| entry(key, Value::Plain(value.clone())));
         std::iter::once(entry("name", Value::Text(self.name.clone()))).chain(disks).chain(others).collect()
     }
-
-    /// Removes the flash.
-    pub fn leave_flash_out(&mut self) {
-        self.settings.retain(|key, _| !key.starts_with("flash"));
-    }
 }
 
 /// Reads the volumes or pools from the state directory.
@@ -71,21 +66,6 @@ pub fn check_unchanged(state_directory: &Path, kind: Kind, left: &Vec<Made>) -> 
 /// Keeps them.
 pub fn write(state_directory: &Path, kind: Kind, all: &[Made]) -> io::Result<()> {
     kept::write(&kind.path(state_directory), &all)
-}
-
-/// Removes the flash of a volume or pool, durably. Does nothing if no running server created it.
-///
-/// # Errors
-/// A file cannot be read or written.
-pub fn leave_flash_out(state_directory: &Path, name: &str) -> io::Result<()> {
-    for kind in Kind::ALL {
-        let mut all = read(state_directory, kind)?;
-        if let Some(made) = all.iter_mut().find(|made| made.name == name) {
-            made.leave_flash_out();
-            write(state_directory, kind, &all)?;
-        }
-    }
-    Ok(())
 }
 
 impl Tables {

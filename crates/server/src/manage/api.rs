@@ -113,10 +113,13 @@ impl Api {
         server: Arc<dyn Managed>,
     ) -> Result<Api, ApiError> {
         let Listening { listener, address, tokens } = listening;
+        // A page without tokens has an address of this start.
+        let file =
+            history.as_deref().filter(|_| tokens.change.is_some()).map(|file| file.with_file_name("sessions.json"));
+        let sessions = Sessions::new(tokens.clone(), file);
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let owner = rustix::process::geteuid().as_raw();
-        let guard =
-            Arc::new(Guard { token, read_token, owner, sessions: Sessions::default(), refused: Mutex::default() });
+        let guard = Arc::new(Guard { token, read_token, owner, sessions, refused: Mutex::default() });
         let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
         let (notifier, alerts) = Notifier::new(alerts);
@@ -150,12 +153,12 @@ impl Api {
     pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
         // The address is numeric, so no name server is needed.
         tokens.check(&self.address.resolved().unwrap_or_default())?;
-        for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
+        for (current, new) in [(&self.guard.token, &tokens.change), (&self.guard.read_token, &tokens.read)] {
             if let (Some(current), Some(new)) = (current, new) {
-                *current.write() = new;
+                current.write().clone_from(new);
             }
         }
-        self.guard.sessions.end_all();
+        self.guard.sessions.change_tokens(tokens);
         Ok(())
     }
 

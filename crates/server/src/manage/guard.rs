@@ -64,10 +64,20 @@ impl fmt::Display for Peer {
 pub struct Client {
     /// Its permission.
     pub right: Right,
-    /// Its name.
-    pub name: String,
+    /// The user or the token, such as `uid 0` or `admin (token-file)`.
+    pub owner: String,
+    /// Its address, over TCP.
+    pub address: Option<IpAddr>,
     /// True if the permission comes from a cookie, which a browser adds automatically.
     pub by_cookie: bool,
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.owner)?;
+        self.address.iter().try_for_each(|address| write!(f, ", from {address}"))?;
+        if self.by_cookie { f.write_str(", on the page") } else { Ok(()) }
+    }
 }
 
 /// The credentials that requests are held to.
@@ -162,20 +172,24 @@ impl Guard {
     /// Returns the sender of a request with these headers, or `None` without a valid credential. A request with a token
     /// is judged only by that, so a wrong token is refused.
     pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Client> {
+        let client = |right, owner: String, by_cookie| {
+            let address = if let Peer::Tcp(address) = peer { Some(address.ip().to_canonical()) } else { None };
+            Some(Client { right, owner, address, by_cookie })
+        };
         if self.token.is_some()
             && let Some(given) = headers.get(AUTHORIZATION)
         {
             let (scheme, given) = given.as_bytes().split_at_checked("Bearer ".len())?;
             let right = scheme.eq_ignore_ascii_case(b"Bearer ").then(|| self.right_of_token(given)).flatten()?;
-            return Some(Client { right, name: format!("{} at {peer}", right.token()), by_cookie: false });
+            return client(right, right.token_owner().to_owned(), false);
         }
         match peer {
             Peer::Unix(Some(Process { uid, .. })) if [0, self.owner].contains(uid) => {
-                Some(Client { right: Right::Change, name: peer.to_string(), by_cookie: false })
+                client(Right::Change, peer.to_string(), false)
             }
             _ => {
-                let (right, name) = self.sessions.signed_in(headers)?;
-                Some(Client { right, name: format!("the page of {name}, at {peer}"), by_cookie: true })
+                let (right, owner) = self.sessions.signed_in(headers)?;
+                client(right, owner, true)
             }
         }
     }
@@ -218,7 +232,13 @@ mod tests {
     fn guard(token: Option<&str>) -> Guard {
         let read_token = token.map(|_| RwLock::new("peep".to_owned()));
         let token = token.map(|token| RwLock::new(token.to_owned()));
-        Guard { token, read_token, owner: OWNER, sessions: Sessions::default(), refused: Mutex::default() }
+        Guard {
+            token,
+            read_token,
+            owner: OWNER,
+            sessions: Sessions::new(crate::manage::Tokens::default(), None),
+            refused: Mutex::default(),
+        }
     }
 
     fn tcp() -> Peer {

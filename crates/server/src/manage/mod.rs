@@ -143,6 +143,9 @@ pub trait Managed: Send + Sync + 'static {
     /// Returns the progress of detaching a volume; `attached` if no detach was requested.
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
 
+    /// Refuses to attach a volume that is not detached.
+    fn check_attach(&self, name: &str) -> Result<(), ManageError>;
+
     /// Ends a detach: the next start of the server uses the volume's flash again.
     fn attach(&self, name: &str) -> Result<(), ManageError>;
 

@@ -4,7 +4,7 @@ use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::human;
 use flashwise_storage::inventory::DiskInfo;
 use flashwise_storage::pool::plan::lost;
-use flashwise_storage::status::VolumeStatus;
+use flashwise_storage::status::{VolumeState, VolumeStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -81,21 +81,44 @@ pub fn of_change(status: &VolumeStatus, now: &[SettingStatus], changes: &Setting
 
 /// Describes the effect of a detach.
 pub fn of_detach(status: &VolumeStatus) -> Plan {
+    if status.state == VolumeState::Detached {
+        let does = vec![format!("The next start of the server does not use {}. Nothing else changes.", status.flash)];
+        return Plan { does, ..Plan::default() };
+    }
     let dirty = match status.dirty_bytes {
         0 => "Nothing is dirty, so nothing is written back.".to_owned(),
-        bytes => format!("{} are written back to {}, which can take long.", human::bytes(bytes as f64), status.backend),
+        bytes => {
+            format!("{} are written back to {}. This can take minutes.", human::bytes(bytes as f64), status.backend)
+        }
     };
-    let clients = match status.clients.len() {
-        0 => "No client has the volume open.".to_owned(),
-        1 => "1 client continues without the flash.".to_owned(),
-        many => format!("{many} clients continue without the flash."),
+    let clients = match (status.clients.len(), status.dirty_bytes) {
+        (0, _) => "No client has the volume open.".to_owned(),
+        (1, 0) => "1 client stays connected.".to_owned(),
+        (many, 0) => format!("{many} clients stay connected."),
+        (1, _) => "1 client stays connected. Until everything is written back, its writes are slower.".to_owned(),
+        (many, _) => {
+            format!("{many} clients stay connected. Until everything is written back, their writes are slower.")
+        }
     };
-    let end = format!("The cached blocks on {} are discarded.", status.flash);
-    Plan { does: vec![dirty, clients, end], destroys: true, ..Plan::default() }
+    let end = format!("Then the cached blocks on {} are discarded, and requests go to the backend.", status.flash);
+    let back = "This lasts, also over restarts, until you attach the flash again.".to_owned();
+    Plan { does: vec![dirty, clients, end, back], destroys: true, ..Plan::default() }
+}
+
+/// Describes the effect of an attach.
+pub fn of_attach(status: &VolumeStatus) -> Plan {
+    let does = vec![
+        format!("The next start of the server uses {} for {} again.", status.flash, status.name),
+        "The cache is empty then. All data is on the backend.".to_owned(),
+        "Until then, nothing changes: requests go to the backend.".to_owned(),
+    ];
+    Plan { does, ..Plan::default() }
 }
 
 #[cfg(test)]
 mod tests {
+    use flashwise_storage::status::ClientStatus;
+
     use super::*;
     use crate::manage::changes::parse;
 
@@ -135,8 +158,11 @@ mod tests {
     #[test]
     fn the_plan_of_a_detach_has_the_dirty_bytes() {
         let plan = of_detach(&status());
-        assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda, which can take long.");
+        assert_eq!(plan.does[0], "3 MiB are written back to /dev/sda. This can take minutes.");
         assert!(plan.destroys);
+        let used = VolumeStatus { clients: vec![ClientStatus::default()], ..status() };
+        let waits = "1 client stays connected. Until everything is written back, its writes are slower.";
+        assert_eq!(of_detach(&used).does[1], waits);
         let clean = of_detach(&VolumeStatus { dirty_bytes: 0, ..status() });
         assert_eq!(clean.does[0], "Nothing is dirty, so nothing is written back.");
     }

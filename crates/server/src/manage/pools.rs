@@ -13,7 +13,7 @@ use super::plan::Plan;
 
 /// The pools of a server. Calls can block.
 pub trait Pools: Send + Sync {
-    /// The machine's disks, and the files that are disks of pools or flash of volumes.
+    /// The machine's disks, and the files that volumes and pools use.
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError>;
 
     /// Returns the machine's block devices, by reading sysfs.

@@ -118,7 +118,7 @@ struct Log {
 impl Log {
     /// Records a change with its author.
     fn record(&self, about: Option<&str>, text: impl fmt::Display) {
-        self.live.done(about, text.to_string(), &self.client.name);
+        self.live.done(about, text.to_string(), &self.client.to_string());
     }
 }
 
@@ -351,21 +351,28 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/attach",
-    params(("name" = String, Path, description = "The volume")),
+    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 204, description = "The next start uses the flash"),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It is not detached", body = ErrorBody),
+        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
-async fn attach(Asked { server, live, changing, .. }: Asked, name: Name) -> Answer<StatusCode> {
+async fn attach(Asked { server, live, changing, dry, wanted }: Asked, name: Name) -> Answer<Response> {
     let name = named(name)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
+        tag::check(wanted.as_deref(), &tag::of_settings(&server.settings(&name)?))?;
+        server.check_attach(&name)?;
+        if dry {
+            return Ok(Json(plan::of_attach(&server.volume(&name)?)).into_response());
+        }
         server.attach(&name)?;
         live.record(Some(&name), "The next start uses the flash again");
-        Ok(StatusCode::NO_CONTENT)
+        Ok(StatusCode::NO_CONTENT.into_response())
     };
     blocking(server, work).await
 }

@@ -1,19 +1,25 @@
 //! Browser sessions: a page sends a token or the code of its address once, and receives a cookie for later requests.
 //!
-//! The cookie is a random number of 256 bits. The server stores only its hash, for twelve hours. Scripts cannot read it
-//! (`HttpOnly`), and browsers do not send it with requests from other sites (`SameSite=Strict`). Its name is unique to
-//! this process, because browsers share cookies among all ports of a machine.
+//! The cookie is a random number of 256 bits. The server stores only its hash with the tokens, for twelve hours, and in a
+//! file too: a restart ends no session, and another token does. Scripts cannot read the cookie (`HttpOnly`), and browsers
+//! do not send it with requests from other sites (`SameSite=Strict`). Its name is unique to this server, because browsers
+//! share cookies among all ports of a machine.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::Tokens;
+use crate::kept;
 
 /// How long a page is signed in.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
@@ -22,10 +28,11 @@ pub const ADDRESS_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// Most pages that are signed in, and most addresses that can be opened; the oldest goes first.
 const SECRETS_MAX: usize = 256;
 
-type Hash = [u8; 32];
+/// Since when each random number counts, its right and its owner, by hash.
+type Given = HashMap<String, (SystemTime, Right, String)>;
 
 /// A permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Right {
     /// Read-only access.
     Look,
@@ -34,56 +41,67 @@ pub enum Right {
 }
 
 impl Right {
-    /// The key of the configuration whose token has this permission.
-    pub fn token(self) -> &'static str {
+    /// The holder of the token with this permission, and the token's key in the configuration.
+    pub fn token_owner(self) -> &'static str {
         match self {
-            Right::Look => "the token of read-token-file",
-            Right::Change => "the token of token-file",
+            Right::Look => "viewer (read-token-file)",
+            Right::Change => "admin (token-file)",
         }
     }
 }
 
-/// Issued random numbers, by their hashes: time of issue, permission, name of the owner.
+/// Issued random numbers.
 #[derive(Debug)]
 struct Secrets {
     lifetime: Duration,
-    given: Mutex<HashMap<Hash, (Instant, Right, String)>>,
+    given: Mutex<Given>,
 }
 
 impl Secrets {
-    fn new(lifetime: Duration) -> Secrets {
-        Secrets { lifetime, given: Mutex::default() }
+    fn new(lifetime: Duration, given: Given) -> Secrets {
+        Secrets { lifetime, given: Mutex::new(given) }
     }
 
-    /// A new one.
+    fn counts(&self, since: SystemTime) -> bool {
+        since.elapsed().is_ok_and(|age| age < self.lifetime)
+    }
+
+    /// A new one, which counts by the hash that `hash` makes of it.
     ///
     /// # Errors
     /// The system has no random numbers.
-    fn give(&self, right: Right, name: &str) -> io::Result<String> {
+    fn give(&self, right: Right, owner: &str, hash: impl FnOnce(&str) -> String) -> io::Result<String> {
         let mut random = [0; 32];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let secret = crate::hex(&random);
         let mut given = self.given.lock();
-        given.retain(|_, (since, ..)| since.elapsed() < self.lifetime);
+        given.retain(|_, (since, ..)| self.counts(*since));
         if given.len() == SECRETS_MAX
-            && let Some(oldest) = given.iter().min_by_key(|(_, (since, ..))| *since).map(|(hash, _)| *hash)
+            && let Some(oldest) = given.iter().min_by_key(|(_, (since, ..))| *since).map(|(hash, _)| hash.clone())
         {
             given.remove(&oldest);
         }
-        given.insert(hash(&secret), (Instant::now(), right, name.to_owned()));
+        given.insert(hash(&secret), (SystemTime::now(), right, owner.to_owned()));
         Ok(secret)
     }
 
-    fn find(&self, secret: &str) -> Option<(Right, String)> {
+    fn find(&self, hash: &str) -> Option<(Right, String)> {
         let given = self.given.lock();
-        let (since, right, name) = given.get(&hash(secret))?;
-        (since.elapsed() < self.lifetime).then(|| (*right, name.clone()))
+        let (since, right, owner) = given.get(hash)?;
+        self.counts(*since).then(|| (*right, owner.clone()))
     }
 
-    fn take(&self, secret: &str) -> Option<(Right, String)> {
-        let (since, right, name) = self.given.lock().remove(&hash(secret))?;
-        (since.elapsed() < self.lifetime).then_some((right, name))
+    fn take(&self, hash: &str) -> Option<(Right, String)> {
+        let (since, right, owner) = self.given.lock().remove(hash)?;
+        self.counts(since).then_some((right, owner))
     }
+}
+
+/// The signed-in pages in the file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    begun: Given,
 }
 
 /// The pages that are signed in, and the addresses that sign one in.
@@ -91,26 +109,46 @@ impl Secrets {
 pub struct Sessions {
     /// The cookie's name.
     name: String,
+    tokens: RwLock<Tokens>,
     begun: Secrets,
     addresses: Secrets,
-}
-
-impl Default for Sessions {
-    /// There are none.
-    fn default() -> Sessions {
-        let own = RandomState::new().build_hasher().finish();
-        let (begun, addresses) = (Secrets::new(LIFETIME), Secrets::new(ADDRESS_LIFETIME));
-        Sessions { name: format!("flashwise-{own:016x}"), begun, addresses }
-    }
+    file: Option<PathBuf>,
 }
 
 impl Sessions {
+    /// The sessions of a server with these tokens: those in the file, if there is one.
+    pub fn new(tokens: Tokens, file: Option<PathBuf>) -> Sessions {
+        // A file that cannot be read costs a sign-in.
+        let kept = file.as_deref().and_then(|file| kept::read::<Kept>(file, "sessions").ok().flatten());
+        let new = || format!("flashwise-{:016x}", RandomState::new().build_hasher().finish());
+        let Kept { name, begun } = kept.unwrap_or_else(|| Kept { name: new(), begun: Given::new() });
+        let (begun, addresses) = (Secrets::new(LIFETIME, begun), Secrets::new(ADDRESS_LIFETIME, Given::new()));
+        Sessions { name, tokens: RwLock::new(tokens), begun, addresses, file }
+    }
+
+    /// Writes the file. A file that cannot be written costs a sign-in after a restart.
+    fn keep(&self) {
+        if let Some(file) = &self.file {
+            let kept = Kept { name: self.name.clone(), begun: self.begun.given.lock().clone() };
+            let _ = tokio::task::block_in_place(|| kept::write(file, &kept));
+        }
+    }
+
+    /// A hash of a random number and the tokens.
+    fn hash(&self, secret: &str) -> String {
+        let Tokens { change, read } = &*self.tokens.read();
+        let text = [Some(secret), change.as_deref(), read.as_deref()].map(Option::unwrap_or_default).join("\0");
+        crate::hex(&Sha256::digest(text))
+    }
+
     /// Starts a session of `owner`; returns its `Set-Cookie` header.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn begin(&self, right: Right, owner: &str) -> io::Result<String> {
-        let (name, cookie, seconds) = (&self.name, self.begun.give(right, owner)?, LIFETIME.as_secs());
+        let cookie = self.begun.give(right, owner, |secret| self.hash(secret))?;
+        self.keep();
+        let (name, seconds) = (&self.name, LIFETIME.as_secs());
         Ok(format!("{name}={cookie}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"))
     }
 
@@ -119,7 +157,7 @@ impl Sessions {
     /// # Errors
     /// The system has no random numbers.
     pub fn invite(&self, right: Right, owner: &str) -> io::Result<String> {
-        self.addresses.give(right, owner)
+        self.addresses.give(right, owner, |secret| self.hash(secret))
     }
 
     /// Signs a page in by such a code, as [`begin`](Self::begin); none if the code was used, is too old or never was
@@ -128,20 +166,21 @@ impl Sessions {
     /// # Errors
     /// The system has no random numbers.
     pub fn accept(&self, code: &str) -> io::Result<Option<String>> {
-        let Some((right, owner)) = self.addresses.take(code) else { return Ok(None) };
+        let Some((right, owner)) = self.addresses.take(&self.hash(code)) else { return Ok(None) };
         self.begin(right, &owner).map(Some)
     }
 
     /// The right of the page that sent this request, and its owner's name, if it is signed in.
     pub fn signed_in(&self, headers: &HeaderMap) -> Option<(Right, String)> {
-        self.cookies(headers).find_map(|cookie| self.begun.find(cookie))
+        self.cookies(headers).find_map(|cookie| self.begun.find(&self.hash(cookie)))
     }
 
     /// Ends the session of this request; returns the `Set-Cookie` header that deletes the cookie.
     pub fn end(&self, headers: &HeaderMap) -> String {
         for cookie in self.cookies(headers) {
-            self.begun.take(cookie);
+            self.begun.take(&self.hash(cookie));
         }
+        self.keep();
         format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.name)
     }
 
@@ -151,15 +190,16 @@ impl Sessions {
         pairs.filter(|&(name, _)| name == self.name).map(|(_, cookie)| cookie)
     }
 
-    /// Signs every page out: a token is another one.
-    pub fn end_all(&self) {
+    /// Signs every page out if the tokens are others than before.
+    pub fn change_tokens(&self, tokens: Tokens) {
+        if *self.tokens.read() == tokens {
+            return;
+        }
+        *self.tokens.write() = tokens;
         self.begun.given.lock().clear();
         self.addresses.given.lock().clear();
+        self.keep();
     }
-}
-
-fn hash(cookie: &str) -> Hash {
-    Sha256::digest(cookie).into()
 }
 
 #[cfg(test)]
@@ -170,10 +210,29 @@ mod tests {
         HeaderMap::from_iter([(COOKIE, cookie.parse().unwrap())])
     }
 
+    #[test]
+    fn a_restart_ends_no_session_and_another_token_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sessions.json");
+        let token = |token: &str| Tokens { change: Some(token.to_owned()), read: None };
+        let of = |tokens| Sessions::new(tokens, Some(file.clone()));
+        let set = of(token("sesame")).begin(Right::Change, "me").unwrap();
+        let cookie = sent(set.split_once(';').unwrap().0);
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(!kept.contains("sesame") && !kept.contains(&set.split_once('=').unwrap().1[..64]), "{kept}");
+        assert_eq!(of(token("other")).signed_in(&cookie), None);
+        let again = of(token("sesame"));
+        assert_eq!(again.signed_in(&cookie), Some((Right::Change, "me".to_owned())));
+        again.end(&cookie);
+        assert_eq!(of(token("sesame")).signed_in(&cookie), None);
+        std::fs::write(&file, "garbage").unwrap();
+        assert_eq!(of(token("sesame")).signed_in(&cookie), None);
+    }
+
     /// The other server is on another port of the same machine, in the same browser.
     #[test]
     fn another_server_does_not_end_sessions() {
-        let [one, other] = [Sessions::default(), Sessions::default()];
+        let [one, other] = [(); 2].map(|()| Sessions::new(Tokens::default(), None));
         let [of_one, of_other] = [&one, &other].map(|sessions| sessions.begin(Right::Change, "me").unwrap());
         let [(own, own_value), (others, others_value)] =
             [&of_one, &of_other].map(|set| set.split_once(';').unwrap().0.split_once('=').unwrap());
@@ -185,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_session_lasts_until_sign_out() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(Tokens::default(), None);
         let set = sessions.begin(Right::Change, "me").unwrap();
         let (cookie, attributes) = set.split_once(';').unwrap();
         assert_eq!(attributes, " Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
@@ -212,13 +271,13 @@ mod tests {
         assert_eq!(right_of(cookie), None);
         let other = other.split_once(';').unwrap().0;
         assert_eq!(right_of(other), Some(Right::Look));
-        sessions.end_all();
+        sessions.change_tokens(Tokens { change: Some("other".to_owned()), read: None });
         assert_eq!(right_of(other), None);
     }
 
     #[test]
     fn an_address_signs_one_page_in_with_the_right_of_its_owner() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(Tokens::default(), None);
         let code = sessions.invite(Right::Look, "uid 7").unwrap();
         assert_eq!(sessions.accept(&code[1..]).unwrap(), None);
         let set = sessions.accept(&code).unwrap().unwrap();
@@ -226,13 +285,13 @@ mod tests {
         assert_eq!(sessions.signed_in(&sent(cookie)), Some((Right::Look, "uid 7".to_owned())));
         assert_eq!(sessions.accept(&code).unwrap(), None, "it was used");
         let code = sessions.invite(Right::Change, "uid 7").unwrap();
-        sessions.end_all();
+        sessions.change_tokens(Tokens { change: Some("other".to_owned()), read: None });
         assert_eq!(sessions.accept(&code).unwrap(), None, "a token is another one");
     }
 
     #[test]
     fn the_longest_signed_in_leave_where_there_are_too_many() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(Tokens::default(), None);
         let all: Vec<String> = (0..=SECRETS_MAX).map(|_| sessions.begin(Right::Change, "me").unwrap()).collect();
         let known = |set: &String| sessions.signed_in(&sent(set.split_once(';').unwrap().0)).is_some();
         assert!(!known(&all[0]));

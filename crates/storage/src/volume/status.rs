@@ -43,6 +43,8 @@ impl Volume {
             dirty_bytes: engine.blocks_to_write_back() * BLOCK,
             lost_blocks: engine.lost_blocks(),
             unwritten_blocks: engine.unwritten_blocks() as u64,
+            // In this state, the remark is that of the attach.
+            attaches_at_start: inner.state == VolumeState::Detached && inner.remark.is_some(),
             backend_load: inner.load.until(time::now_us()),
             memory_bytes: resident_bytes(),
             faults: FaultsStatus {

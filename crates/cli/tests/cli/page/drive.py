@@ -660,7 +660,7 @@ def see_events(hand, *texts):
         expect(table.get_by_text(text).first).to_be_visible()
     # Who did it: the page of the token, and its address.
     by = table.get_by_role("row").filter(has_text="Settings were changed: policy = lru").first
-    expect(by).to_contain_text(re.compile(r"the page of the token of token-file at 127\.0\.0\.1:\d+, at 127\.0\.0\.1:\d+$"))
+    expect(by).to_contain_text(re.compile(r"admin \(token-file\), from 127\.0\.0\.1, on the page$"))
     rows = table.locator("tbody tr")
     all_of = rows.count()
     hand.type(page.get_by_label("Find events"), "policy = LRU")
@@ -700,7 +700,7 @@ def see_alerts(hand, mail):
     hand.told("The test failed. 127.0.0.1:9: ")
     expect(page.get_by_text(re.compile("^ops@example.com, last sent at "))).to_be_visible()
     sent = mail.read_text()
-    assert "To: ops@example.com" in sent and "This is a test of the alerts, by the page of the token" in sent, sent
+    assert "To: ops@example.com" in sent and "This is a test of the alerts, by admin (token-file), from 127.0.0.1" in sent, sent
     mail.unlink()
 
 

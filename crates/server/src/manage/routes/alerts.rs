@@ -117,7 +117,7 @@ pub(super) async fn test(Asked { live, .. }: Asked) -> Answer<Json<AlertStatus>>
         time_seconds: seconds(),
         volume: None,
         text: "This is a test of the alerts".to_owned(),
-        by: Some(live.client.name.clone()),
+        by: Some(live.client.to_string()),
         severity: Severity::Info,
     };
     let sent = tokio::task::spawn_blocking(move || notifier.send(&[event])).await;

@@ -65,7 +65,7 @@ pub async fn guarded(
         && let Some(Reason(error)) = response.extensions().get()
         && let Some(times) = guard.refused.lock().count(Instant::now())
     {
-        let sender = sender.map_or_else(|| peer.to_string(), |client| client.name);
+        let sender = sender.map_or_else(|| peer.to_string(), |client| client.to_string());
         tracing::warn!(
             event = "api-request-failed",
             %method,

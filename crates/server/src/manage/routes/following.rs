@@ -136,14 +136,14 @@ pub async fn session(State(page): State<Page>, Extension(peer): Extension<Peer>,
         (status = 401, description = "The token is wrong", body = ErrorBody),
     )
 )]
-pub async fn sign_in(State(page): State<Page>, Extension(peer): Extension<Peer>, request: Request) -> Answer<Response> {
+pub async fn sign_in(State(page): State<Page>, request: Request) -> Answer<Response> {
     let given = Json::<SignIn>::from_request(request, &()).await;
     let Json(SignIn { token }) = given.map_err(|error| bad(error.body_text()))?;
     let Some(right) = page.guard.right_of_token(token.as_bytes()) else {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));
     };
-    let cookie = page.guard.sessions.begin(right, &format!("{} at {peer}", right.token())).map_err(no_random)?;
+    let cookie = page.guard.sessions.begin(right, right.token_owner()).map_err(no_random)?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
@@ -164,7 +164,7 @@ pub async fn page_address(State(page): State<Page>, Extension(client): Extension
     let port = page.loopback.port().await.map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the page cannot listen on loopback: {error}"))
     })?;
-    let code = page.guard.sessions.invite(client.right, &client.name).map_err(no_random)?;
+    let code = page.guard.sessions.invite(client.right, &client.owner).map_err(no_random)?;
     Ok(Json(PageAddress { url: format!("http://127.0.0.1:{port}{ENTER}?code={code}") }))
 }
 

@@ -159,12 +159,18 @@ impl Managed for Fake {
         Ok(())
     }
 
-    fn attach(&self, name: &str) -> Result<(), ManageError> {
+    fn check_attach(&self, name: &str) -> Result<(), ManageError> {
         self.volume(name)?;
-        match std::mem::replace(&mut self.state().detaching, false) {
+        match self.state().detaching {
             true => Ok(()),
             false => Err(ManageError::Conflict(format!("volume {name} is not detached"))),
         }
+    }
+
+    fn attach(&self, name: &str) -> Result<(), ManageError> {
+        self.check_attach(name)?;
+        self.state().detaching = false;
+        Ok(())
     }
 
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {

@@ -93,6 +93,9 @@ fn detaching_is_accepted_followed_and_not_begun_twice() {
     assert_eq!((seen.status, json_of(&seen)), (200, progress));
     assert_eq!(error_of(&ask(&api, "POST", path, "")), (409, "volume one is being detached".to_owned()));
     let path = "/v1/volumes/one/attach";
+    let plan = ask(&api, "POST", &format!("{path}?dry-run=true"), "");
+    let does = json_of(&plan)["does"][0].as_str().unwrap().to_owned();
+    assert!(plan.status == 200 && does.ends_with(" for one again."), "{does}");
     assert_eq!(ask(&api, "POST", path, "").status, 204);
     assert_eq!(error_of(&ask(&api, "POST", path, "")), (409, "volume one is not detached".to_owned()));
 }
