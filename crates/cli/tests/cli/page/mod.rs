@@ -9,7 +9,7 @@ use std::process::Command;
 
 use flashwise_testing::certificates::Certificates;
 
-use crate::common::succeed;
+use crate::common::{flashwise, succeed};
 use crate::demo::Demo;
 use crate::serving::Server;
 
@@ -44,13 +44,22 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
              '16MiB'\nerase-unit = '1MiB'\n"
         )
     };
-    // Nothing listens at the port of discard.
     std::fs::write(path.join("sendmail"), format!("#!/bin/sh\ncat > {}\n", path.join("mail.txt").display())).unwrap();
     std::fs::set_permissions(path.join("sendmail"), Permissions::from_mode(0o755)).unwrap();
+    let webhook = port();
     let alerts = format!(
-        "[alerts]\nwebhook = 'http://127.0.0.1:9/hook'\nmail = 'ops@example.com'\nmail-command = '{}'\n",
+        "[alerts]\nwebhook = 'https://localhost:{webhook}/hook?key=hidden'\nmail = 'ops@example.com'\n\
+         mail-command = '{}'\nmiss-latency = '1us'\n",
         path.join("sendmail").display()
     );
+    // Made by a server that ran before; their backends are gone.
+    for kind in ["volume", "pool"] {
+        let made = ["one", "two"].map(|number| match kind {
+            "volume" => format!(r#"{{"name": "gone-{number}", "settings": {{"backend": "/nowhere/{number}"}}}}"#),
+            _ => format!(r#"{{"name": "gone-pool-{number}", "disks": ["/nowhere/{number}"]}}"#),
+        });
+        flashwise_testing::write_private(path.join(format!("{kind}s.json")), &format!("[{}]", made.join(", ")));
+    }
     let config = format!(
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
          [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n{tls}{alerts}\
@@ -66,14 +75,18 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
     for name in ["lost-one.img", "lost-two.img"] {
         std::fs::remove_file(path.join(name)).unwrap();
     }
-    let server = Server::start(path, &["serve", "tank.toml"]);
+    let mut command = flashwise(path, &["serve", "tank.toml"]);
+    command.env("SSL_CERT_FILE", certificates.path("ca-cert.pem"));
+    let server = Server::run(path, command);
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut driver = Command::new(project.join("../../.venv/bin/python"));
     driver
         .arg(project.join("tests/cli/page/drive.py"))
         .arg(format!("127.0.0.1:{api}"))
         .arg(iscsi.to_string())
-        .arg(path);
+        .arg(path)
+        .arg(webhook.to_string())
+        .arg(certificates.directory.path());
     let output = driver.output().expect("the .venv that run-tests makes");
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "{told}");

@@ -19,11 +19,17 @@ DETACHING = """status => ({ ...status, volumes: status.volumes.map(volume =>
   volume.name === "two" ? { ...volume, flash: "two.cache", state: "detaching", state_reason: null } : { ...volume, state: "ok", state_reason: null }) })"""
 
 # The rated volume is a day old and writes more than it is rated for, another one writes much more and is not rated.
-WORN = """status => ({ ...status, volumes: status.volumes.map(volume => ({ ...volume, uptime_seconds: 90000, state: "ok",
+WORN = """status => ({ ...status, volumes: status.volumes.map(volume => ({ ...volume, uptime_seconds: 90000, state: "ok", state_reason: null,
   drive_writes_per_day: volume.name === "tank" ? 1.5 : 80, lifetime_years_rated: volume.name === "tank" ? 0.4 : null })) })"""
 
 MANY = """status => ({ ...status, volumes: [...Array(200).keys()].map(at => ({ ...status.volumes[0], name: `vm-${at}`,
   state: at === 77 ? "flash-failed" : "ok", state_reason: at === 77 ? "Input/output error" : null })) })"""
+
+# The flash of one failed, and that of tank fails now and then.
+DEGRADED = """status => ({ ...status, volumes: status.volumes.map(volume =>
+  volume.name === "one" ? { ...volume, flash: "one.cache", state: "flash-failed", state_reason: "flash: write: Input/output error" } :
+  volume.name === "tank" ? { ...volume, faults: { ...volume.faults, flash_read_errors: 30, flash_checksum_errors: 24 } } :
+  { ...volume, state: "ok", state_reason: null }) })"""
 
 # tank has a budget of its own, which is half of what its flash is rated for.
 BUDGET = """status => ({ ...status, volumes: status.volumes.map(volume => volume.name !== "tank" ? volume :
@@ -55,10 +61,30 @@ def situation(browser, cookie, base, alter, width=1280, scheme="light"):
     return page
 
 
-def see_detaching(page, base, check):
-    """Planned work is blue and shows how far it is; nothing is an alarm."""
+def half_detached(page):
+    """The flash of two is being detached."""
     progress = {"state": "detaching", "dirty_blocks": 17664, "destaged_blocks": 10496, "remaining_seconds": 214}
     page.route("**/v1/volumes/two/detach", lambda route: route.fulfill(json=progress))
+
+
+def take_pictures(browser, base, cookie, views, check):
+    """Every view in four situations, at two widths and in both schemes."""
+    situations = {"healthy": None, "degraded": DEGRADED, "detaching": DETACHING, "many": MANY}
+    for name, alter in situations.items():
+        for width, scheme in ((1440, "light"), (1440, "dark"), (360, "light"), (360, "dark")):
+            page = situation(browser, cookie(), base, alter, width=width, scheme=scheme)
+            half_detached(page)
+            for view, path in views.items():
+                page.goto(f"{base}/{path.replace('volume/tank', 'volume/two') if alter is DETACHING else path}")
+                expect(page.get_by_role("heading", level=2).first).to_be_visible()
+                expect(page.get_by_text("Loading.")).to_have_count(0)
+                check(page, f"{view}-{name}-{width}-{scheme}")
+            page.context.close()
+
+
+def see_detaching(page, base, check):
+    """Planned work is blue and shows how far it is; nothing is an alarm."""
+    half_detached(page)
     page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
     page.goto(f"{base}/#/overview")
     expect(page.locator(".health.planned")).to_contain_text("1 planned task")
@@ -73,6 +99,22 @@ def see_detaching(page, base, check):
     page.goto(f"{base}/#/volume/two")
     expect(page.get_by_role("progressbar")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def see_degraded(page, base, check):
+    """Faults are red and say what to do; a flash with errors is a warning before it fails."""
+    page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
+    page.goto(f"{base}/#/overview")
+    health = page.get_by_role("alert")
+    expect(health).to_contain_text("1 fault, 1 warning")
+    failed = "one: flash failed, flash: write: Input/output error. Writes are refused: detach the flash to go on without it."
+    expect(health.locator("li")).to_have_text([failed, "tank: 54 transfers of the flash failed since the start. Detach the flash while it is readable."])
+    expect(page.get_by_role("article").first).to_have_attribute("aria-label", "one")
+    expect(page.get_by_role("article", name="one").locator(".state")).to_have_class("state bad")
+    check(page, "degraded")
+    page.goto(f"{base}/#/volume/one")
+    expect(page.get_by_role("alert")).to_contain_text(failed)
+    expect(page.get_by_role("button", name="Detach the flash")).to_be_enabled()
 
 
 def see_wear(page, base):
@@ -137,7 +179,7 @@ def see_what_if(page, base):
 
 
 def see_charts(page, base):
-    """Lines with values in their legends, ticks at round values."""
+    """Lines without dots, with values in their legends, and ticks at round values."""
     page.goto(f"{base}/#/volume/tank")
     chart = lambda title: page.locator("figure.chart").filter(has=page.get_by_text(title, exact=True))
     expect(chart("Throughput").locator(".legend")).to_have_text(re.compile(r"read [\d.]+\s.*B/s.*written [\d.]+\s.*B/s.*written to flash [\d.]+\s.*B/s"))
@@ -148,13 +190,16 @@ def see_charts(page, base):
           const { linearTicks, logTicks, thinned } = await import("/page/ticks.mjs");
           const points = [...Array(900).keys()].map(at => ({ time_seconds: at, latency_p99_us: at % 9, dirty_bytes: 8 }));
           const few = thinned(points, 100);
-          return [linearTicks(5e6, true), linearTicks(83, false), linearTicks(0, true), logTicks(7, 27500), few.length, few.at(-1)];
+          const { lonely } = await import("/page/charts.mjs");
+          return [linearTicks(5e6, true), linearTicks(83, false), linearTicks(0, true), logTicks(7, 27500), few.length, few.at(-1), lonely([1, 2, 3, null, 5, null])];
         }"""
     )
     assert ticks[0] == [0, 2 * MIB, 4 * MIB, 6 * MIB], ticks
     assert ticks[1] == [0, 50, 100] and ticks[2] == [0, 1024], ticks
     assert ticks[3] == {"ends": [1, 100000], "ticks": [1, 10, 100, 1000, 10000, 100000]}, ticks
     assert ticks[4] == 101 and ticks[5] == {"time_seconds": 899, "latency_p99_us": 8, "dirty_bytes": 8}, ticks
+    # Only a point without neighbours has a dot.
+    assert ticks[6] == [4], ticks
 
 
 def see_budget(page, base):
@@ -162,7 +207,7 @@ def see_budget(page, base):
     page.goto(f"{base}/#/volume/tank")
     chart = page.locator("figure.chart").filter(has=page.get_by_text("Drive writes per day", exact=True))
     expect(chart.locator(".legend")).to_have_text(re.compile(r"written [\d.]+.*rated 1\s*budget 0\.5$"))
-    expect(page.get_by_text("25% today")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^25% of today's 8\sMiB; 20% of all that it allowed in 2\sd, by the count of flashwise$"))).to_be_visible()
 
 
 def see_disks(page, base, check):
@@ -173,7 +218,7 @@ def see_disks(page, base, check):
     worn = disk("/dev/sda", rotational=True, media_errors=3, reallocated=1, is_failing=True)
     page.route("**/v1/disks", lambda route: route.fulfill(json=[nvme, worn]))
     page.goto(f"{base}/#/disks")
-    table = page.get_by_role("table", name="Disks of this machine, and files that pools use")
+    table = page.get_by_role("table", name="Disks of this machine, and files that volumes and pools use")
     good = "7% of its endurance used, 100% spare left, 0 media errors, 38 °C, powered on for 833\u00a0d"
     expect(table.get_by_role("row").filter(has_text="nvme0n1").get_by_role("cell").nth(6)).to_have_text(good)
     bad = table.get_by_role("row").filter(has_text="sda").get_by_role("cell").nth(6)
@@ -200,6 +245,20 @@ def see_forecast(page, base, check):
       return [forecast([], 9), forecast([day(0), day(0.9)], 9), forecast([day(0), day(1), day(2)], 9)];
     }""")
     assert found == [["too early", "known after a day"], ["too early", "known after a day"], ["not in sight", "1\u00a0B less a day, over 2\u00a0d"]], found
+
+
+def see_map(page, base):
+    """The map of a disk shows how much of each part is filled."""
+    disk = page.request.get(f"{base}/v1/pools/tank").json()["disks"][0]
+    part = disk["size_bytes"] / 200
+    run = {"disk": disk["number"], "path": disk["path"], "offset_bytes": 0, "step_bytes": 65536, "disk_offset_bytes": 10 * part, "length_bytes": part * 1.25, "written": True, "missing": False, "lost": False}
+    page.route("**/logical-disks/mail/map", lambda route: route.fulfill(json=[run]))
+    page.goto(f"{base}/#/pool/tank")
+    page.get_by_role("button", name="Map of mail").click()
+    filled = page.locator(".strip").filter(has_text=disk["path"]).locator("rect.written")
+    expect(filled).to_have_count(2)
+    heights = filled.evaluate_all("all => all.map(one => [one.getAttribute('x'), Math.round(one.getAttribute('height'))])")
+    assert heights == [["50", 20], ["55", 5]], heights
 
 
 def see_connect(page, base, port):
@@ -234,6 +293,7 @@ def see_all(browser, base, cookie, port, pid, check):
 
     seen(DETACHING, see_detaching, check)
     seen(DETACHING, see_detaching, check, width=360, scheme="dark")
+    seen(DEGRADED, see_degraded, check)
     seen(MANY, see_many, check)
     seen(MANY, see_many, check, width=360, scheme="dark")
     seen(WORN, see_wear)
@@ -242,5 +302,6 @@ def see_all(browser, base, cookie, port, pid, check):
     seen(BUDGET, see_budget)
     seen(None, see_disks, check)
     seen(None, see_forecast, check)
+    seen(None, see_map)
     seen(None, see_connect, port)
     seen(None, see_stale, pid)

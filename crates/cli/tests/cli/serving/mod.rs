@@ -82,8 +82,12 @@ pub struct Server {
 impl Server {
     /// Starts it in `folder`, where `log` is what it says, and waits until it serves.
     pub fn start(folder: &Path, arguments: &[&str]) -> Server {
+        Server::run(folder, flashwise(folder, arguments))
+    }
+
+    /// As [`start`](Self::start), by a command.
+    pub fn run(folder: &Path, mut command: Command) -> Server {
         let log = folder.join("log");
-        let mut command = flashwise(folder, arguments);
         let child = command.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut server = Server { child, log };
         wait_until("the server starts", || {

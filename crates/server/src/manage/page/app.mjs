@@ -89,7 +89,7 @@ function Shown({ view, status, recent, events, pools }) {
     return volume ? html`<${Volume} volume=${volume} pool=${pools.find(pool => pool.name === which)} part=${view[2]} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
   }
   if (name === "volumes") return html`<${Volumes} status=${status} recent=${recent} pools=${pools} />`;
-  if (name === "pools") return html`<${Pools} pools=${pools} />`;
+  if (name === "pools") return html`<${Pools} status=${status} pools=${pools} />`;
   if (name === "connect") return html`<${Connect} status=${status} name=${which} />`;
   if (name === "pool") return html`<${Pool} name=${which} />`;
   if (name === "disks") return html`<${Disks} pools=${pools} status=${status} />`;

@@ -59,7 +59,7 @@ function columns(points, lines, step) {
 }
 
 /** The points of a column that have no neighbour, which a line does not show. */
-const lonely = column => column.flatMap((value, at) => (value != null && column[at - 1] == null && column[at + 1] == null ? [at] : []));
+export const lonely = column => column.flatMap((value, at) => (value != null && column[at - 1] == null && column[at + 1] == null ? [at] : []));
 
 /** How the values of an axis are scaled and where its ticks are. */
 function scaled(axis) {
@@ -86,7 +86,6 @@ function Chart({ title, shown, axis, lines, past }) {
     const element = place.current;
     const side = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const { scale, splits } = scaled(axis);
-    const short = axis === "share" ? share => `${share * 100} %` : shown;
     plot.current = new globalThis.uPlot(
       {
         width: element.clientWidth,
@@ -94,7 +93,7 @@ function Chart({ title, shown, axis, lines, past }) {
         legend: { show: false },
         cursor: { y: false, points: { size: 7 } },
         scales: { y: scale },
-        axes: [{ ...side, space: 70, size: 28, values: (_, ticks, __, ___, step) => ticks.map(tick => numbers.tick(tick, step)) }, { ...side, size: 74, gap: 6, splits, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : short(tick))) }],
+        axes: [{ ...side, space: 70, size: 28, values: (_, ticks, __, ___, step) => ticks.map(tick => numbers.tick(tick, step)) }, { ...side, size: 74, gap: 6, splits, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(tick => (tick == null ? "" : shown(tick))) }],
         series: [{}, ...lines.map(([name], line) => ({ label: name, stroke: colour(LINES[line]), width: 1.5, points: { show: true, size: 4, filter: (self, series) => lonely(self.data[series]) } }))],
         hooks: { setCursor: [self => setAt(self.cursor.idx ?? null)] },
       },

@@ -1,13 +1,13 @@
 // Who is connected, and who can open which export.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Message, Table, useChange } from "./parts.mjs";
+import { html, Act, Message, Table, useChange, useFilter } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
 const NOBODY = { initiator: "", read_only: false };
 
-/** Whether it is a client of NBD, by its certificate. */
+/** True for a client of NBD, which is known by its certificate. */
 const isOfNbd = own => own.initiator.startsWith("tls:");
 
 /** The clients of an export, in words. */
@@ -78,6 +78,7 @@ function Access({ known }) {
     setOpen(null);
     await load();
   });
+  const { kept, field } = useFilter(seen?.json.exports ?? [], "Find exports", "name or client", access => `${access.name} ${overIscsi(access)} ${overNbd(access)}`);
   if (!seen) return failed && html`<${Message} bad=${true} text=${failed} />`;
   const iscsi = seen.json;
   // Without iSCSI and certificates, all clients can open all exports: there is nothing to assign.
@@ -91,9 +92,10 @@ function Access({ known }) {
   return html`<h3>Exports</h3>
     <p>${admitted(iscsi)}${isFixed && " All clients can open all exports."}</p>
     ${shown}
-    <${Table} caption="Exports and who can open them" empty="There are no exports."
+    ${field}
+    <${Table} caption="Exports and who can open them" empty=${iscsi.exports.length > 0 ? "No export is like that." : "There are no exports."}
       head=${["export", "target", "over iSCSI", "over NBD", "set by", "actions"]}
-      rows=${iscsi.exports.map(access => [
+      rows=${kept.map(access => [
         access.name,
         access.target,
         overIscsi(access),
@@ -103,6 +105,20 @@ function Access({ known }) {
           ${!isFixed && html`<${Act} label=${`Assign ${access.name}`} text="Assign" act=${() => show(access.name)} />`}</span>`,
       ])} />
     ${access && html`<${Assign} key=${open} access=${access} iscsi=${iscsi} known=${known} change=${assigned => change(open, assigned)} asConfigured=${() => change(open)} close=${() => setOpen(null)} />`}`;
+}
+
+/** Which requests of a client are cached, in words. */
+const CACHING = { usual: "yes", always: "always", never: "no", through: "write-through" };
+
+/** A client in words, besides its name. */
+function detailsOf(client) {
+  const known = (value, text) => (value == null ? [] : [text]);
+  return [
+    client.address == null ? "on this machine" : `from ${client.address}`,
+    ...known(client.pid, `process ${client.pid}`),
+    ...known(client.uid, `user ${client.uid}`),
+    ...client.tls_names.map(name => `certificate of ${name}`),
+  ].join(", ");
 }
 
 /** Requests and bytes per second of a client over the recent statuses: none before two have come. */
@@ -118,23 +134,21 @@ function ratesOf(recent, number) {
 export function Clients({ status, recent }) {
   const clients = status.volumes.flatMap(volume => volume.clients.map(client => ({ volume: volume.name, ...client })));
   const { start, shown } = useChange(() => {});
-  const name = client => client.initiator ?? client.program ?? client.address ?? "the client";
-  const end = client => start({ title: `Disconnect ${name(client)} from ${client.export}`, action: "Disconnect", row: client.export, method: "DELETE", path: `/v1/clients/${client.number}`, done: `${name(client)} is disconnected from ${client.export}.` });
+  const name = client => client.initiator ?? client.program ?? client.tls_names[0] ?? client.address ?? "the client";
+  const end = client => start({ title: `Disconnect ${name(client)} from ${client.export}`, action: "Disconnect", method: "DELETE", path: `/v1/clients/${client.number}`, done: `${name(client)} is disconnected from ${client.export}.` });
   const known = [...new Set(clients.flatMap(client => client.initiator ?? client.tls_names.map(name => `tls:${name}`)))];
+  const { kept, field } = useFilter(clients, "Find clients", "export or client", client => `${client.export} ${client.volume} ${name(client)} ${detailsOf(client)}`);
   return html`<h2 id="view-title" tabindex="-1">Clients</h2>
     ${shown}
-    <${Table} caption="Clients that have a volume or a logical disk open" empty="No client has a volume or a logical disk open."
-      head=${["export", "protocol", "volume", "from", "initiator", "program", "user", "certificate", "cached", "requests", "read", "written", "actions"]} numbers=${[9, 10, 11]}
-      rows=${clients.map(client => ({ client, rates: ratesOf(recent, client.number) })).map(({ client, rates }) => [
+    ${field}
+    <${Table} caption="Clients that have a volume or a logical disk open" empty=${clients.length > 0 ? "No client is like that." : "No client has a volume or a logical disk open."}
+      head=${["export", "protocol", "volume", "client", "cached", "requests", "read", "written", "actions"]} numbers=${[5, 6, 7]}
+      rows=${kept.map(client => ({ client, rates: ratesOf(recent, client.number) })).map(({ client, rates }) => [
         client.export,
         client.protocol === "iscsi" ? "iSCSI" : client.protocol.toUpperCase(),
         client.volume,
-        client.address ?? "this machine",
-        client.initiator ?? "none",
-        client.program ? `${client.program} (${client.pid})` : "unknown",
-        client.uid ?? "unknown",
-        client.tls_names.join(", ") || "none",
-        client.caching,
+        html`${name(client)} <small>${detailsOf(client)}</small>`,
+        CACHING[client.caching] ?? client.caching,
         rates ? `${numbers.number(rates.requests)}/s` : "none",
         html`${rates ? `${numbers.bytes(rates.read)}/s` : "none"}<small> ${numbers.bytes(client.read_bytes)}</small>`,
         html`${rates ? `${numbers.bytes(rates.written)}/s` : "none"}<small> ${numbers.bytes(client.written_bytes)}</small>`,

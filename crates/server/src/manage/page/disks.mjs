@@ -1,6 +1,6 @@
 // The machine's disks: what they are, what they hold, and what they could be used for.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Icon, Message, Table, useChange } from "./parts.mjs";
+import { html, Act, Icon, Message, Table, useChange, useFilter } from "./parts.mjs";
 import { MakePool } from "./make_pool.mjs";
 import { ask } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -55,21 +55,22 @@ export function Disks({ pools, status }) {
   }, error => setFailed(error.message));
   useEffect(() => void load(), []);
   const { start, shown } = useChange(load);
+  const { kept, field } = useFilter(disks ?? [], "Find disks", "path, role or contents", disk => `${disk.path} ${disk.role} ${disk.model ?? ""} ${disk.serial ?? ""} ${holds(disk)}`);
   // The form is blank once its pool is made; what others do meanwhile leaves it as it is.
   const [made, setMade] = useState(0);
   const make = change => start({ ...change, then: () => (setMade(made + 1), load()) });
   // What this server uses is not to be wiped, which it would refuse.
-  const used = [...pools.flatMap(pool => pool.disks), ...status.volumes.map(({ flash }) => ({ path: flash }))];
+  const used = [...pools.flatMap(pool => pool.disks), ...status.volumes.flatMap(({ backend, flash }) => [{ path: backend }, { path: flash }])];
   const isServed = disk => used.some(({ path }) => path === disk.path);
   const wipe = ({ path }) => start({ title: `Wipe disk ${path}`, action: "Wipe the disk", what: "disk", name: path, method: "POST", path: "/v1/disks/wipe", body: { path }, sure: { body: { path, confirm: path } }, done: `${path} is blank.` });
-  return html`<h2 id="view-title" tabindex="-1">Disks</h2>
-    <p class="buttons"><button type="button" onClick=${load}>Rescan</button></p>
+  return html`<div class="heading"><h2 id="view-title" tabindex="-1">Disks</h2><button type="button" onClick=${load}>Rescan</button></div>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     ${shown}
     ${!disks && !failed && html`<p>Loading.</p>`}
-    ${disks && html`<${Table} caption="Disks of this machine, and files that pools use" empty="There are no disks."
+    ${field}
+    ${disks && html`<${Table} caption="Disks of this machine, and files that volumes and pools use" empty=${disks.length > 0 ? "No disk is like that." : "There are no disks."}
       head=${["disk", "role", "size", "model", "serial number", "address", "kind", "health", "holds", "actions"]} numbers=${[2]}
-      rows=${disks.map(disk => [
+      rows=${kept.map(disk => [
         disk.path,
         html`<span class="role">${disk.role}</span>`,
         numbers.bytes(disk.size_bytes),
@@ -80,7 +81,7 @@ export function Disks({ pools, status }) {
         html`<${Health} disk=${disk} />`,
         holds(disk),
         disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} destroys=${true} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
-      ])} />`}
-    ${disks && html`<${MakePool} key=${made} disks=${disks.filter(disk => !isServed(disk))} change=${make} />`}
-    <p><small>Roles: data, part of a pool; cache, holds a cache; spare, blank; foreign, holds other data; system, in use.</small></p>`;
+      ])} />
+      <p class="note">Roles: data is a part of a pool, cache holds a cache, spare is blank, foreign holds other data, system is in use.</p>`}
+    ${disks && html`<${MakePool} key=${made} disks=${disks.filter(disk => !isServed(disk))} change=${make} />`}`;
 }

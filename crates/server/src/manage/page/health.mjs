@@ -15,10 +15,13 @@ export function findingsOf(volume) {
   const add = (kind, text) => found.push({ kind, text });
   const { name, state } = volume;
   if (state === "detaching") add("planned", `${name}: the flash is being detached.`);
-  else if (state === "detached") add("planned", `${name}: the flash is detached, as requested.`);
-  else if (state !== "ok") add("bad", `${name}: ${state.replace("-", " ")}${volume.state_reason ? `, ${volume.state_reason}` : ""}.`);
+  else if (state === "detached") add("planned", volume.attaches_at_start ? `${name}: the next start of the server uses the flash again.` : `${name}: the flash is detached, as requested.`);
+  else if (state !== "ok") add("bad", `${name}: ${state.replace("-", " ")}${volume.state_reason ? `, ${volume.state_reason}` : ""}.${state === "flash-failed" ? " Writes are refused: detach the flash to go on without it." : ""}`);
+  else if (volume.state_reason) add("warning", `${name}: ${volume.state_reason}.`);
   if (state === "ok" && volume.unwritten_blocks > 0) add("bad", `${name}: ${numbers.count(volume.unwritten_blocks)} written blocks have no place yet. Flushes fail, and the blocks are lost if the server stops.`);
   if (volume.lost_blocks.length > 0) add("bad", `${name} has lost ${numbers.count(volume.lost_blocks.length)} blocks. Reads of them fail.`);
+  const errors = volume.faults.flash_read_errors + volume.faults.flash_checksum_errors + volume.faults.flash_write_errors;
+  if (errors > 0 && state === "ok") add("warning", `${name}: ${numbers.count(errors)} transfers of the flash failed since the start. Detach the flash while it is readable.`);
   const rated = volume.drive_writes_per_day_rated;
   if (rated != null && !isFlashless(volume) && !numbers.isEarly(volume) && volume.drive_writes_per_day > rated) add("warning", `${name} writes its flash ${numbers.number(volume.drive_writes_per_day)} times a day; it is rated for ${rated}.`);
   return found;
@@ -28,7 +31,7 @@ export function findingsOf(volume) {
 export function findings(status, pools) {
   const found = pools.filter(pool => pool.warning).map(pool => ({ kind: "bad", text: `Pool ${pool.name}: ${pool.warning}.` }));
   for (const pool of pools) {
-    for (const disk of pool.disks.filter(disk => disk.state === "leaving")) found.push({ kind: "planned", text: `Pool ${pool.name}: ${disk.path} is being emptied.` });
+    for (const disk of pool.disks.filter(disk => disk.state === "leaving")) found.push({ kind: "planned", text: `Pool ${pool.name}: ${disk.path} is being emptied, ${numbers.bytes(disk.used_bytes)} left.` });
   }
   for (const volume of status.unserved_volumes) found.push({ kind: "bad", text: `Volume ${volume.name} is not served: ${volume.reason}.` });
   for (const pool of status.unserved_pools) found.push({ kind: "bad", text: `Pool ${pool.name} is not served: ${pool.reason}.` });
@@ -62,7 +65,34 @@ export function Health({ found, load }) {
   </details></div>`;
 }
 
-/** How far a detach is: a bar, bytes and the remaining time. */
+/** How far planned work is: a bar, bytes and the remaining time, if that is known. */
+function Task({ text, done, all, seconds }) {
+  const time = seconds == null ? "" : `, about ${numbers.duration(seconds)} left`;
+  return html`<p class="task planned" role="status"><label><span>${text}: ${numbers.bytes(done)} of ${numbers.bytes(all)}${time}</span>
+    <progress max=${Math.max(1, all)} value=${done}></progress></label></p>`;
+}
+
+/** Disks that are being emptied: the bytes on each when this page saw it first, and when that was. */
+const emptying = new Map();
+
+/** How far the disks of a pool are from empty. */
+export function Emptying({ pool }) {
+  return pool.disks.map(({ path, number, state, used_bytes: used }) => {
+    const key = `${pool.name} ${number}`;
+    const [now, first] = [performance.now(), emptying.get(key)];
+    if (state !== "leaving") {
+      emptying.delete(key);
+      return null;
+    }
+    if (!first || first.used < used) emptying.set(key, { used, at: now });
+    const { used: all, at } = emptying.get(key);
+    const done = all - used;
+    const seconds = done > 0 ? ((used / done) * (now - at)) / 1000 : null;
+    return html`<${Task} key=${key} text=${`Emptying ${path}`} done=${done} all=${all} seconds=${seconds} />`;
+  });
+}
+
+/** How far a detach is. */
 export function Detaching({ volume }) {
   const [progress, setProgress] = useState(null);
   useEffect(() => {
@@ -73,10 +103,8 @@ export function Detaching({ volume }) {
   }, [volume.name]);
   if (kindOf(volume.state) !== "planned" || !progress) return null;
   if (progress.failed) return html`<p class="task bad">Detaching failed: ${progress.failed}</p>`;
-  if (progress.state === "detached") return html`<p class="task planned"><${Icon} kind="planned" /> The flash is detached. The backend has all data.</p>`;
+  if (progress.state === "detached") return html`<p class="task planned"><${Icon} kind="planned" /> The flash is detached. The backend has all data.${volume.attaches_at_start && " The next start of the server uses the flash again."}</p>`;
   if (progress.state !== "detaching") return null;
   const { dirty_blocks: left, destaged_blocks: done, remaining_seconds: remaining } = progress;
-  const time = remaining == null ? "" : `, about ${numbers.duration(remaining)} left`;
-  return html`<p class="task planned" role="status"><label><span>Writing back: ${numbers.bytes(done * 4096)} of ${numbers.bytes((left + done) * 4096)}${time}</span>
-    <progress max=${Math.max(1, left + done)} value=${done}></progress></label></p>`;
+  return html`<${Task} text="Writing back" done=${done * 4096} all=${(left + done) * 4096} seconds=${remaining} />`;
 }

@@ -44,20 +44,20 @@ export const years = years => (years > 1000 ? "> 1,000" : number(years));
 /** @param {number} value in years */
 export const lifetime = value => (years(value) === "1" ? "1 year" : `${years(value).replace(">", "more than")} years`);
 
-/** @returns {string} how long requests of a kind take: median and 99th percentile */
-export function latency(volume, operation) {
-  const of = volume.latencies.find(latency => latency.operation === operation);
-  return of && of.count > 0 ? `${micros(of.p50_us)}, ${micros(of.p99_us)}` : "none";
-}
-
 /** @param {number} seconds since 1970 */
 export const time = seconds => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
-/** @param {{bytes_per_day: number, today_used: number, life_used: number, source: string}} budget what is used of a budget of flash writes: today, and of all that it allowed so far */
-export const budget = ({ bytes_per_day: day, today_used: today, life_used: life, source }) => [`${percent(today)} today`, `of ${bytes(day)} a day; ${percent(life)} over its life, by ${source === "drive" ? "the drive's own counter" : "flashwise's own count"}`];
-
 /** A rate of minutes says nothing of years: the server has no lifetime before a volume was open for this long. */
 const RATE_KNOWN_SECONDS = 3600;
+
+/**
+ * The part of a budget of flash writes that is used: today, and of all that it allowed so far.
+ * @param {{bytes_per_day: number, today_used: number, life_days: number, life_used: number, source: string}} budget
+ */
+export function budget({ bytes_per_day: day, today_used: today, life_days: days, life_used: life, source }) {
+  const ofLife = days * 86400 < RATE_KNOWN_SECONDS ? "too early for more" : `${percent(life)} of all that it allowed in ${duration(days * 86400)}`;
+  return `${percent(today)} of today's ${bytes(day)}; ${ofLife}, by ${source === "drive" ? "the drive's own counter" : "the count of flashwise"}`;
+}
 
 /** @param {{uptime_seconds: number}} volume @returns {boolean} true in the first hour of a volume */
 export const isEarly = volume => volume.uptime_seconds < RATE_KNOWN_SECONDS;

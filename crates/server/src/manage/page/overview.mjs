@@ -1,7 +1,7 @@
 // The first view: one line of health, and a card for each volume.
 import { useEffect, useState } from "preact/hooks";
 import { html, kindOf, State } from "./parts.mjs";
-import { Detaching, findings, findingsOf, Health, isFlashless, worst } from "./health.mjs";
+import { Detaching, Emptying, findings, findingsOf, Health, isFlashless, worst } from "./health.mjs";
 import { linkToPool } from "./pool.mjs";
 import { thinned } from "./ticks.mjs";
 import { ask, pathOf } from "./server.mjs";
@@ -94,6 +94,7 @@ function Card({ volume, pool, rate }) {
       ${figure("Dirty", numbers.bytes(volume.dirty_bytes), dirtyAge(volume))}
       ${figure("Flash lifetime", lasts, lastsNote)}
     </dl>
+    ${pool && html`<${Emptying} pool=${pool} />`}
     ${kindOf(volume.state) === "planned" && html`<${Detaching} volume=${volume} />`}
     ${!isFlashless(volume) && volume.state === "ok" && html`<${Advice} volume=${volume.name} />`}
   </article>`;

@@ -3,25 +3,26 @@ import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
 import { ask, askTagged, session } from "./server.mjs";
+import * as numbers from "./numbers.mjs";
 
 export const html = htm.bind(h);
 
 /**
  * A table with a caption, which scrolls by itself where it is too wide. `numbers` are the columns that are aligned to the right.
- * `isTitled` is true if a heading above the table says the caption.
- * A row header that is plain text can be focused by its text, see focusRow.
+ * `isTitled` is true if a heading above the table says the caption. On narrow screens, the rows of a table with `isStacked` are lists.
+ * A row header that is plain text, or a link of such, can be focused by its text, see focusRow.
  */
-export function Table({ caption, head, rows, empty, numbers = [], isTitled }) {
+export function Table({ caption, head, rows, empty, numbers = [], isTitled, isStacked = head.length > 4 }) {
   if (rows.length === 0) return html`<p>${empty}</p>`;
   // A row keeps its buttons, and with them the focus, while others come and go.
-  const names = rows.map(([first]) => first);
-  const keyOf = (first, at) => (typeof first === "string" && names.indexOf(first) === at ? first : undefined);
+  const names = rows.map(([first]) => [first, first?.props?.children].find(text => typeof text === "string"));
+  const keyOf = at => (names.indexOf(names[at]) === at ? names[at] : undefined);
   const side = at => (numbers.includes(at) ? "number" : undefined);
   return html`<div class="scroll" role="region" tabindex="0" aria-label=${caption}>
-    <table>
+    <table class=${isStacked ? "stacked" : undefined}>
       <caption class=${isTitled ? "hidden" : undefined}>${caption}</caption>
       <thead><tr>${head.map((text, at) => html`<th scope="col" class=${side(at)}>${text}</th>`)}</tr></thead>
-      <tbody>${rows.map(([first, ...rest], at) => html`<tr key=${keyOf(first, at)}><th scope="row" tabindex="-1" data-row=${typeof first === "string" ? first : undefined}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)}>${cell}</td>`)}</tr>`)}</tbody>
+      <tbody>${rows.map(([first, ...rest], at) => html`<tr key=${keyOf(at)}><th scope="row" tabindex="-1" data-row=${names[at]}>${first}</th>${rest.map((cell, at) => html`<td class=${side(at + 1)} data-label=${head[at + 1]}>${cell}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`;
 }
@@ -47,12 +48,30 @@ export function useLatest(get, then, failed) {
   };
 }
 
-/** Puts the focus on the row of this name, or on the title of the view if the row is gone. */
-export function focusRow(name) {
-  const rows = [...document.querySelectorAll("[data-row]")];
-  const row = rows.find(row => row.dataset.row === name) ?? document.getElementById("view-title");
-  row?.focus({ preventScroll: true });
-  row?.scrollIntoView({ block: "nearest" });
+/** Fewer rows than this need no filter. */
+const FILTER_MIN = 8;
+
+/**
+ * Rows whose words contain a text, and its field, which shows `example` while it is empty.
+ * @param {(row: any) => string} words
+ */
+export function useFilter(rows, label, example, words) {
+  const [text, setText] = useState("");
+  const kept = rows.filter(row => words(row).toLowerCase().includes(text.trim().toLowerCase()));
+  const field = rows.length < FILTER_MIN ? null : html`<p class="filter"><label>${label} <input type="search" autocomplete="off" spellcheck=${false} placeholder=${example} value=${text} onInput=${event => setText(event.target.value)} /></label> <small role="status">${numbers.count(kept.length)} of ${numbers.count(rows.length)}</small></p>`;
+  return { kept, field };
+}
+
+const ROW_LOOKS = 20;
+const ROW_LOOK_MS = 100;
+
+/** Puts the focus on the row of this name. Without one, the title of the view has it, until a row of this name appears soon. */
+export function focusRow(name, looks = ROW_LOOKS) {
+  const row = [...document.querySelectorAll("[data-row]")].find(row => row.dataset.row === name);
+  const title = document.getElementById("view-title");
+  (row ?? title)?.focus({ preventScroll: true });
+  (row ?? title)?.scrollIntoView({ block: "nearest" });
+  if (!row && name && looks > 0) setTimeout(() => document.activeElement === title && focusRow(name, looks - 1), ROW_LOOK_MS);
 }
 
 /** Figures with their names, as a list. */
@@ -75,7 +94,7 @@ export function Meter({ label, share, text }) {
 /**
  * Changes that are shown before they are made. `start` asks the server for the plan of a change: {title, action, method, path, body, match, done}.
  * `title` heads the dialog and contains the name; `action` is the text of its button. `what` and `name` are typed to confirm a destructive change,
- * and `sure` is what the real request has besides, {query, body}. `row` is the name of the row that gets the focus, `name` by default.
+ * and `sure` is what the real request has besides, {query, body}. `row` is the name of the row that gets the focus, `name` by default, unless that is deleted.
  * `then` runs after the change in place of `after`.
  * `shown` is the dialog, or the message after the change.
  */
@@ -83,12 +102,14 @@ export function useChange(after) {
   const [asked, setAsked] = useState(null);
   const [message, setMessage] = useState(null);
   const latest = useRef(0);
+  const isMade = useRef(false);
   // Somebody else changed it meanwhile: load it again.
   const lookAgain = async error => {
     if (error.status === 412) await after();
   };
   const start = async change => {
     const turn = (latest.current += 1);
+    isMade.current = false;
     setMessage(null);
     try {
       const { json: plan, tag } = await askTagged(change.method, `${change.path}?dry-run=true`, change.body, change.match);
@@ -107,14 +128,16 @@ export function useChange(after) {
       await lookAgain(error);
       throw error;
     }
-    setMessage({ text: done });
+    isMade.current = true;
+    setMessage(done ? { text: done } : null);
     await (then ?? after)();
   };
   const close = () => {
-    const { row, name } = asked.change;
+    const { row, name, method } = asked.change;
     setAsked(null);
-    // The button that opened the dialog may be gone with its form or its row.
-    setTimeout(() => document.activeElement === document.body && focusRow(row ?? name));
+    // The button that opened the dialog may be gone with its form or its row, or goes soon.
+    const isGone = isMade.current && method === "DELETE" && !row;
+    setTimeout(() => (isGone || document.activeElement === document.body) && focusRow(isGone ? null : row ?? name));
   };
   const shown = html`${message && html`<${Message} ...${message} />`}
     ${asked && html`<${Confirm} title=${asked.change.title} action=${asked.change.action} plan=${asked.plan} what=${asked.change.what} name=${asked.change.name} act=${act} close=${close} />`}`;
@@ -150,8 +173,8 @@ export function State({ state }) {
 function nameProblem(name) {
   if (name === "") return "Enter a name.";
   const wrong = name.match(/[^a-z0-9.-]/u)?.[0];
-  if (wrong) return `The name contains ${wrong.trim() ? `\u201c${wrong}\u201d` : "a space"}. Use lower-case letters, digits, - and .`;
-  if (/^\.+$/.test(name)) return "The name has only full stops. Add a letter or a digit.";
+  if (wrong) return `The name contains ${wrong.trim() ? `\u201c${wrong}\u201d` : "a space"}. Use lower-case letters, digits, hyphens and dots.`;
+  if (/^\.+$/.test(name)) return "The name has only dots. Add a letter or a digit.";
   return null;
 }
 
@@ -170,7 +193,7 @@ export function NameField({ id, label, note }) {
         check(event);
         event.target.focus();
       }} />
-    <small id=${`${id}-note`} class=${problem ? "bad" : ""} role="status">${problem ?? `Lower-case letters, digits, - and . ${note ?? ""}`}</small></div>`;
+    <small id=${`${id}-note`} class=${problem ? "bad" : ""} role="status">${problem ?? `Lower-case letters, digits, hyphens and dots. ${note ?? ""}`}</small></div>`;
 }
 
 /** A message that screen readers announce. It stays in sight while the page scrolls. */

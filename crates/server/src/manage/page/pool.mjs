@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange, useLatest } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
+import { Emptying } from "./health.mjs";
 import { ask, askTagged, pathOf, pathOfPool } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
@@ -38,8 +39,8 @@ export function forecast(points, free) {
 /** The view of a pool. */
 export const linkToPool = pool => `#/pool/${encodeURIComponent(pool)}`;
 
-/** When written data is on the disks. */
-const MODES = { "write-back": "later", "write-through": "before the answer, and on the flash", "write-around": "before the answer, and not on the flash" };
+/** Where written data is when a client has its answer. */
+const MODES = { "write-back": "on the flash, and later on the disks", "write-through": "on the disks and the flash", "write-around": "on the disks only" };
 
 /** A size that people give: a number and a unit. */
 function Size({ id, label, bytes }) {
@@ -52,8 +53,8 @@ function Size({ id, label, bytes }) {
 /** A mode; where another that is stricter counts, it says so. */
 export function Mode({ id, label, mode, stricter = true }) {
   return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} name="mode" aria-describedby=${`${id}-note`}>${Object.keys(MODES).map(name => html`<option selected=${name === mode}>${name}</option>`)}</select>
-    <small id=${`${id}-note`}>Writes reach the disks: ${Object.entries(MODES).map(([name, when]) => `${name}, ${when}`).join("; ")}.${stricter ? " A stricter mode of the pool wins." : ""}</small></div>`;
+    <select id=${id} name="mode" aria-describedby=${`${id}-note`}>${Object.entries(MODES).map(([name, where]) => html`<option value=${name} selected=${name === mode}>${name}: ${where}</option>`)}</select>
+    <small id=${`${id}-note`}>The place of written data when a client has its answer.${stricter ? " A stricter mode of the pool wins." : ""}</small></div>`;
 }
 
 /** How much RAM is kept for a logical disk. */
@@ -267,6 +268,7 @@ export function Pool({ name }) {
   return html`<h2 id="view-title" tabindex="-1">Pool ${name} <${State} state=${pool.state} /></h2>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     ${pool.warning && html`<p class="banner bad" role="alert"><${Icon} kind="bad" /> ${pool.warning}</p>`}
+    <${Emptying} pool=${pool} />
     <${Figures} of=${[
       ["Size", numbers.bytes(pool.size_bytes), `on ${numbers.count(pool.disks.length)} disks`],
       ["Used", numbers.bytes(pool.used_bytes), html`<${Meter} label="Used share of the pool" share=${share(pool.used_bytes, pool.size_bytes)} text=${numbers.percent(share(pool.used_bytes, pool.size_bytes))} />`],

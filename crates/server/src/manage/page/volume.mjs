@@ -11,6 +11,9 @@ import { WhatIf } from "./what_if.mjs";
 import { ask, askTagged, pathOf } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
+/** A reference to a command, which the page replaces by a list. */
+const SEE_COMMAND = /: see `[^`]*`/;
+
 /** A key as words, such as "Dirty age". */
 const inWords = key => key[0].toUpperCase() + key.slice(1).replaceAll("-", " ");
 
@@ -31,7 +34,7 @@ function Setting({ setting, value, change }) {
   return html`<div class=${isDefault ? "setting" : "setting differs"}>
     <label for=${id}>${inWords(setting.name)}</label>${field}
     ${(!isDefault || setting.changed) && html`<p class="marks">${!isDefault && html`<span class="state planned">default: ${setting.default}</span>`}${setting.changed && html`<span class="state warning">until the next start</span>`}</p>`}
-    <p id=${`${id}-meaning`}>${setting.meaning}. ${isDefault ? "This is the default." : ""} <code>${setting.name}</code></p>
+    <p id=${`${id}-meaning`}>${setting.meaning.replace(SEE_COMMAND, "")}. ${isDefault ? "This is the default." : ""} <code>${setting.name}</code></p>
   </div>`;
 }
 
@@ -87,44 +90,35 @@ function Settings({ volume }) {
 }
 
 function Actions({ volume, isOfPool }) {
-  const { start, shown } = useChange(() => {});
-  const remove = () => start({ title: `Remove volume ${volume.name}`, action: "Remove the volume", name: volume.name, method: "DELETE", path: pathOf(volume.name), sure: { query: `?confirm=${encodeURIComponent(volume.name)}` }, done: "", then: () => { location.hash = "#/volumes"; } });
-  const [plan, setPlan] = useState(null);
-  const [message, setMessage] = useState(null);
+  const { name, state, attaches_at_start: attaches } = volume;
+  const { start, shown, setMessage } = useChange(() => {});
+  const remove = () => start({ title: `Remove volume ${name}`, action: "Remove the volume", name, method: "DELETE", path: pathOf(name), sure: { query: `?confirm=${encodeURIComponent(name)}` }, done: "", then: () => { location.hash = "#/volumes"; } });
+  const detach = () => start({ title: `Detach the flash of ${name}`, action: "Detach the flash", name, method: "POST", path: `${pathOf(name)}/detach`, done: "" });
+  const attach = () => start({ title: `Attach the flash of ${name}`, action: "Attach the flash", name, method: "POST", path: `${pathOf(name)}/attach`, done: "The next start of the server uses the flash again." });
   const flush = async () => {
     setMessage({ text: "Flushing." });
     try {
-      await ask("POST", `${pathOf(volume.name)}/flush`);
+      await ask("POST", `${pathOf(name)}/flush`);
       setMessage({ text: "All written data is durable." });
     } catch (error) {
       setMessage({ text: error.message, bad: true });
     }
   };
-  const detach = async () => {
-    setMessage(null);
-    try {
-      setPlan(await ask("POST", `${pathOf(volume.name)}/detach?dry-run=true`));
-    } catch (error) {
-      setMessage({ text: error.message, bad: true });
-    }
-  };
-  const act = () => ask("POST", `${pathOf(volume.name)}/detach`);
-  const close = () => {
-    setPlan(null);
-    // The button is disabled once the flash is being detached.
-    setTimeout(() => document.activeElement === document.body && focusRow(volume.name));
-  };
-  const gone = ["detaching", "detached"].includes(volume.state);
+  // A button that was pressed goes with its state.
+  const shape = `${state} ${attaches}`;
+  useEffect(() => {
+    if (document.activeElement === document.body) focusRow(name);
+  }, [shape]);
+  const canDetach = state !== "detached" || attaches;
   return html`<section aria-labelledby="actions">
     <h3 id="actions">Actions</h3>
     <p class="buttons">
       <${Act} text="Flush" act=${flush} />
-      ${volume.flash && html`<${Act} text="Detach the flash" destroys=${true} act=${detach} disabled=${gone} />`}
+      ${volume.flash && canDetach && html`<${Act} text="Detach the flash" destroys=${true} act=${detach} disabled=${state === "detaching"} />`}
+      ${volume.flash && !canDetach && html`<${Act} text="Attach the flash" act=${attach} />`}
       ${volume.made && !isOfPool && html`<${Act} text="Remove the volume" destroys=${true} act=${remove} />`}
     </p>
     ${shown}
-    ${message && html`<${Message} ...${message} />`}
-    ${plan && html`<${Confirm} title=${`Detach the flash of ${volume.name}`} action="Detach the flash" plan=${plan} name=${volume.name} act=${act} close=${close} />`}
   </section>`;
 }
 
@@ -151,7 +145,7 @@ function Facts({ volume }) {
       ["Policy", `${volume.policy}, ${volume.write_mode}`],
       ["Cached", `${numbers.bytes(volume.cached_blocks * 4096)} of ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
       ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${numbers.number(volume.drive_writes_per_day)} drive writes a day`],
-      ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget).join(" ")]] : []),
+      ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget)]] : []),
       ...(health.length > 0 ? [["Flash drive", html`<span class=${isWorn(drive) ? "bad" : ""}>${health.join(", ")}</span>`]] : []),
     ] : []),
     ["Writes", `p99 ${latencyOf(volume, "write", "p99_us")}, median ${latencyOf(volume, "write", "p50_us")}`],
