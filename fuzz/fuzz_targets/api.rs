@@ -42,6 +42,10 @@ impl Managed for Fake {
         self.volume(name).map(drop)
     }
 
+    fn check_attach(&self, _: &str) -> Result<(), ManageError> {
+        Ok(())
+    }
+
     fn attach(&self, name: &str) -> Result<(), ManageError> {
         self.check_detach(name)
     }
