@@ -1,9 +1,9 @@
 //! Browser sessions: a page sends a token or the code of its address once, and receives a cookie for later requests.
 //!
-//! The cookie is a random number of 256 bits. The server stores only its hash with the tokens, for twelve hours, and in a
-//! file too: a restart ends no session, and another token does. Scripts cannot read the cookie (`HttpOnly`), and browsers
-//! do not send it with requests from other sites (`SameSite=Strict`). Its name is unique to this server, because browsers
-//! share cookies among all ports of a machine.
+//! The cookie is a random number of 256 bits. The server stores only its hash with the tokens, for twelve hours. A file
+//! keeps it, so a restart ends no session; another token does. Scripts cannot read the cookie (`HttpOnly`), and
+//! browsers do not send it with requests from other sites (`SameSite=Strict`). Its name is unique to this server,
+//! because browsers share cookies among all ports of a machine.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
