@@ -1,33 +1,21 @@
-//! The whole cache in simulations: the server's cache, whose steps go to an observer instead of devices.
+//! The whole cache in simulations without times: the server's cache, whose steps are done at once.
 //!
 //! It is the cache of `flashwise-core` that the server runs, with the same [events](Event). These are the ticks due
-//! before a request, the request's pieces, then the ends of their steps. Devices answer at once, so blocks written back
-//! are clean before the next request. A real run differs only in this: blocks stay dirty until the backend has them.
+//! before a request, the request's pieces, then the ends of their steps. Blocks written back are clean before the next
+//! request. A real run, and one in time, differs only in this: blocks stay dirty until the backend has them.
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
+use flashwise_core::cache::{Cache, Config, Event, Figures, LogCache, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 use flashwise_trace::request_file::CacheRequest;
 
-/// Receives the plans of a cache.
-pub trait Observer {
-    /// Receives the steps of a plan made at `now_us`. It is for a piece of a request of this kind, or in the
-    /// background, at a tick or after a write-back.
-    fn planned(&mut self, of: Option<Kind>, now_us: u64, steps: &[Step]);
-}
-
-impl Observer for () {
-    fn planned(&mut self, _of: Option<Kind>, _now_us: u64, _steps: &[Step]) {}
-}
-
 /// A cache that starts empty and runs one request after another.
 #[derive(Debug)]
-pub struct CacheRun<O = (), C = LogCache> {
+pub struct CacheRun<C = LogCache> {
     cache: C,
-    observer: O,
     now_us: u64,
     planned: Vec<Step>,
     /// Batches of blocks being written back.
@@ -37,17 +25,10 @@ pub struct CacheRun<O = (), C = LogCache> {
 }
 
 impl CacheRun {
-    /// Returns an empty cache without an observer.
+    /// Returns an empty cache.
     pub fn new(config: Config) -> CacheRun {
-        CacheRun::observed(config, ())
-    }
-}
-
-impl<O: Observer> CacheRun<O> {
-    /// Returns an empty cache with an observer.
-    pub fn observed(config: Config, observer: O) -> CacheRun<O> {
         let log = Log::new(config.geometry);
-        CacheRun::of(LogCache::new(config, log, HashMap::new()), observer)
+        CacheRun::of(LogCache::new(config, log, HashMap::new()))
     }
 
     /// Number of blocks that clients read and wrote so far.
@@ -62,10 +43,10 @@ impl<O: Observer> CacheRun<O> {
     }
 }
 
-impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
-    /// Runs an existing cache with an observer.
-    pub fn of(cache: C, observer: O) -> CacheRun<O, C> {
-        CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new(), past: None }
+impl<C: Cache<Step = Step>> CacheRun<C> {
+    /// Runs an existing cache.
+    pub fn of(cache: C) -> CacheRun<C> {
+        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: VecDeque::new(), past: None }
     }
 
     /// Runs a request. Times never decrease: an earlier one counts as the previous.
@@ -73,10 +54,10 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.now_us = self.now_us.max(request.time_us);
         while let Some(tick_us) = self.cache.next_tick_us(self.now_us) {
             self.tick(tick_us);
-            self.end_batches(tick_us);
+            self.end_batches();
         }
         self.plan(request);
-        self.end_batches(self.now_us);
+        self.end_batches();
     }
 
     /// Keeps answered writes past the flash open until [`end_past`](Self::end_past).
@@ -92,13 +73,13 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         let step = past.swap_remove(at);
         self.cache.on(Event::Done(&step), &mut self.planned);
         if self.cache.may_go_on() {
-            self.background(Event::GoOn, self.now_us);
+            self.background(Event::GoOn);
         }
     }
 
     /// Plans a tick; its write-back stays open.
     pub fn tick(&mut self, tick_us: u64) {
-        self.background(Event::Tick { now_us: tick_us }, tick_us);
+        self.background(Event::Tick { now_us: tick_us });
     }
 
     /// Plans a request without the ticks before it; its write-back stays open.
@@ -108,27 +89,26 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
             let event = Event::Request { request: &piece, now_us: self.now_us };
             self.cache.on(event, &mut self.planned);
-            self.perform(Some(kind), self.now_us);
+            self.perform();
         }
     }
 
-    fn background(&mut self, event: Event<'_>, now_us: u64) {
+    fn background(&mut self, event: Event<'_>) {
         self.cache.on(event, &mut self.planned);
-        self.perform(None, now_us);
+        self.perform();
     }
 
     /// Performs the plan and everything that follows from it.
-    fn perform(&mut self, of: Option<Kind>, now_us: u64) {
-        self.perform_planned(of, now_us);
+    fn perform(&mut self) {
+        self.perform_planned();
         while self.past.is_none() && self.cache.may_go_on() {
             self.cache.on(Event::GoOn, &mut self.planned);
-            self.perform_planned(None, now_us);
+            self.perform_planned();
         }
     }
 
-    /// Passes the plan to the observer, and reports its steps to the cache as done, except the ends of batches.
-    fn perform_planned(&mut self, of: Option<Kind>, now_us: u64) {
-        self.observer.planned(of, now_us, &self.planned);
+    /// Reports the steps of the plan to the cache as done, except the ends of batches.
+    fn perform_planned(&mut self) {
         let mut steps = std::mem::take(&mut self.planned);
         for step in &steps {
             match (step, &mut self.past) {
@@ -142,9 +122,9 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
         self.planned = steps;
     }
 
-    fn end_batches(&mut self, now_us: u64) {
+    fn end_batches(&mut self) {
         while let Some(batch) = self.batches.pop_front() {
-            self.end(batch, now_us);
+            self.end(batch);
         }
     }
 
@@ -152,34 +132,19 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
     pub fn end_batch(&mut self, batch: u32) {
         let found = self.batches.iter().position(|&planned| planned == batch);
         self.batches.remove(found.expect("a batch is planned and ends once"));
-        self.end(batch, self.now_us);
+        self.end(batch);
     }
 
-    fn end(&mut self, batch: u32, now_us: u64) {
+    fn end(&mut self, batch: u32) {
         self.cache.on(Event::Done(&Step::Destaged { batch }), &mut self.planned);
         if self.batches.is_empty() {
-            self.background(Event::GoOn, now_us);
+            self.background(Event::GoOn);
         }
     }
 
     /// The cache.
     pub fn cache(&self) -> &C {
         &self.cache
-    }
-
-    /// The observer.
-    pub fn observer(&self) -> &O {
-        &self.observer
-    }
-
-    /// The observer, for changes.
-    pub fn observer_mut(&mut self) -> &mut O {
-        &mut self.observer
-    }
-
-    /// Ends the run and returns the observer.
-    pub fn into_observer(self) -> O {
-        self.observer
     }
 
     /// The time of the last request.
@@ -260,10 +225,10 @@ mod tests {
             few.request(request);
             for second in all.now_us / 1_000_000 + 1..=request.time_us / 1_000_000 {
                 all.tick(second * 1_000_000);
-                all.end_batches(second * 1_000_000);
+                all.end_batches();
             }
             all.plan(request);
-            all.end_batches(request.time_us);
+            all.end_batches();
             assert_eq!(few.counts(), all.counts());
         }
     }

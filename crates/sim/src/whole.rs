@@ -5,20 +5,24 @@
 //! pages are read, and reset units are discarded if trim is on. Host-managed flash cannot hold this log: a footer is
 //! written ahead of the write pointer, before the unit is full.
 
+use std::collections::HashMap;
+
 use flashwise_core::access::Op;
 use flashwise_core::account;
 use flashwise_core::block_cache::{FlashWrites, Tally};
-use flashwise_core::cache::{Cache, Config, Kind};
+use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache};
 use flashwise_core::format::Geometry;
+use flashwise_core::layout::containers::Log;
 use flashwise_core::step::{FlashStep, Step};
+use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl};
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::progress::Progress;
-use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::request_file::{CacheRequest, RequestFile};
 
-use crate::array::Plans;
-use crate::cache_run::{CacheRun, Observer};
+use crate::array::{Arrivals, InTime, Waits};
+use crate::cache_run::CacheRun;
 use crate::pace::RequestPace;
 use crate::simulate::Counting;
 use crate::stretch::{Counts, Ran, Stretches, Whole};
@@ -33,8 +37,8 @@ pub(crate) struct WholeRun<'a> {
     pub ssd: Option<Ftl>,
     /// True if reset units are discarded on the SSD.
     pub trim: bool,
-    /// The devices that requests wait for.
-    pub plans: Option<Plans>,
+    /// The devices that requests wait for, and when requests come.
+    pub waits: Option<(&'a ArrayModel, Arrivals)>,
     /// Receives the number of accesses done.
     pub progress: &'a dyn Progress,
 }
@@ -42,46 +46,90 @@ pub(crate) struct WholeRun<'a> {
 impl WholeRun<'_> {
     /// Runs it. Warm-up and epochs end with the request in which they reach their length.
     pub fn run(self) -> Result<Ran, TraceError> {
-        let WholeRun { trace, requests, counting, config, ssd, trim, plans, progress } = self;
-        let charged = Charged {
-            geometry: config.geometry,
-            ssd,
-            trim,
-            plans,
-            coming: None,
-            waited_writes: 0,
-            flash_flushes: 0,
-            backend_flushes: 0,
+        let WholeRun { trace, requests, counting, config, ssd, trim, waits, progress } = self;
+        let log = LogCache::new(config.clone(), Log::new(config.geometry), HashMap::new());
+        let charged = Charged { log, ssd, trim, waited_writes: 0, flash_flushes: 0, backend_flushes: 0 };
+        let mut run = match waits {
+            Some((model, arrivals)) => Driver::InTime(Box::new(InTime::new(charged, trim, model, arrivals))),
+            None => Driver::AtOnce(CacheRun::of(charged)),
         };
-        let mut run = CacheRun::observed(config.clone(), charged);
         let mut stretches = Stretches::new(counting, trace.len());
         let mut pace = RequestPace::new(progress, requests.len(), trace.len() as u64);
+        let mut time_us = 0;
         requests.for_each(|request| {
-            let erased = || run.observer().ssd.as_ref().map(Ftl::erasures_by_unit);
-            let counted = stretches.at(run.accesses(), request.time_us, || counts(&run), erased);
-            run.observer_mut().coming = Some((request.time_us, counted));
-            run.request(request);
-            run.observer_mut().request_ends();
-            stretches.note(run.cache().decision());
+            time_us = request.time_us.max(time_us);
+            run.await_arrival(request);
+            let cache = run.cache();
+            let erased = || cache.ssd.as_ref().map(Ftl::erasures_by_unit);
+            let counted = stretches.at(cache.accesses(), request.time_us, || counts(cache), erased);
+            run.request(request, counted);
+            stretches.note(run.cache().log.decision());
             pace.request_ends();
         })?;
         pace.end();
-        let end = counts(&run);
-        if run.observer().ssd.is_some() {
+        run.await_answers();
+        let end = counts(run.cache());
+        let ssd = run.cache().ssd.as_ref();
+        if ssd.is_some() {
             // Blocks waiting in memory for their segment are counted by cause already.
             let in_memory = end.tally.flash_writes.total_blocks().checked_sub(end.device.host_writes);
             assert!(in_memory.is_some_and(|blocks| blocks <= config.segment_blocks.into()), "each write has a cause");
         }
-        let time_us = run.now_us();
-        let Charged { ssd, plans, .. } = run.into_observer();
-        let erased = ssd.as_ref().map(Ftl::erasures_by_unit);
-        Ok(stretches.end(time_us, end, plans.map(Plans::finish), erased))
+        let erased = ssd.map(Ftl::erasures_by_unit);
+        Ok(stretches.end(time_us, end, run.finish(), erased))
+    }
+}
+
+/// The driver of a cache: without times its steps are done at once.
+enum Driver {
+    AtOnce(CacheRun<Charged>),
+    InTime(Box<InTime<Charged>>),
+}
+
+impl Driver {
+    #[inline]
+    fn cache(&self) -> &Charged {
+        match self {
+            Driver::AtOnce(run) => run.cache(),
+            Driver::InTime(run) => run.cache(),
+        }
+    }
+
+    /// Lets time pass until a request comes.
+    #[inline]
+    fn await_arrival(&mut self, request: &CacheRequest) {
+        if let Driver::InTime(run) = self {
+            run.await_arrival(request.time_us);
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, request: &CacheRequest, counted: bool) {
+        match self {
+            Driver::AtOnce(run) => run.request(request),
+            Driver::InTime(run) => run.request(request, counted),
+        }
+    }
+
+    /// Lets time pass until all requests are answered.
+    fn await_answers(&mut self) {
+        if let Driver::InTime(run) = self {
+            run.await_answers();
+        }
+    }
+
+    /// Ends the work in progress, and returns the waits.
+    fn finish(&mut self) -> Option<Waits> {
+        match self {
+            Driver::AtOnce(_) => None,
+            Driver::InTime(run) => Some(run.finish()),
+        }
     }
 }
 
 /// Returns the counts so far.
-fn counts(run: &CacheRun<Charged>) -> Counts {
-    let (figures, counters, charged) = (run.cache().figures(), *run.cache().counters(), run.observer());
+fn counts(charged: &Charged) -> Counts {
+    let (figures, counters) = (charged.log.figures(), *charged.log.counters());
     let read_hits = figures.ram_read_hits + figures.flash_read_hits;
     let answered = account::Counts {
         hits: [figures.flash_read_hits, 0],
@@ -111,14 +159,11 @@ fn counts(run: &CacheRun<Charged>) -> Counts {
     }
 }
 
-/// Charges steps to devices.
+/// The cache, whose steps are charged to devices.
 struct Charged {
-    geometry: Geometry,
+    log: LogCache,
     ssd: Option<Ftl>,
     trim: bool,
-    plans: Option<Plans>,
-    /// The time of a request that has no plan yet, and true if it counts.
-    coming: Option<(u64, bool)>,
     /// Blocks whose writes waited for the backend.
     waited_writes: u64,
     flash_flushes: u64,
@@ -126,17 +171,16 @@ struct Charged {
 }
 
 impl Charged {
-    fn request_ends(&mut self) {
-        self.coming = None;
-        if let Some(plans) = &mut self.plans {
-            plans.end();
-        }
+    /// Number of blocks that clients read and wrote so far.
+    fn accesses(&self) -> u64 {
+        let figures = self.log.figures();
+        figures.reads + figures.writes
     }
 
     /// Performs a step's flash operations on the SSD.
     fn charge(&mut self, step: &Step) {
         let Some(ssd) = &mut self.ssd else { return };
-        let geometry = &self.geometry;
+        let geometry = self.log.geometry();
         let mut write =
             |first: u32, count: u32| (first..first + count).for_each(|page| ssd.step(FlashStep::Write { page }));
         match step {
@@ -152,28 +196,59 @@ impl Charged {
     }
 }
 
-impl Observer for Charged {
-    fn planned(&mut self, of: Option<Kind>, now_us: u64, steps: &[Step]) {
-        if let Some(plans) = &mut self.plans {
-            match (of, self.coming) {
-                (Some(_), Some((time_us, counted))) => {
-                    plans.begin(time_us, counted);
-                    self.coming = None;
-                }
-                (None, Some(_)) => plans.idle_until(now_us),
-                (_, None) => {}
-            }
-            plans.plan(now_us, steps);
-        }
-        if of == Some(Kind::Write) {
+impl Cache for Charged {
+    type Step = Step;
+    type Figures = Figures;
+
+    #[inline]
+    fn on(&mut self, event: Event<'_>, steps: &mut Vec<Step>) {
+        let is_write = matches!(&event, Event::Request { request, .. } if request.kind == Kind::Write);
+        self.log.on(event, steps);
+        if is_write {
             let waited = steps.iter().take_while(|step| !matches!(step, Step::Reply));
             let is_write = |step: &&Step| matches!(step, Step::WriteBackend { acknowledged: false, batch: None, .. });
             self.waited_writes += waited.filter(is_write).count() as u64;
         }
-        for step in steps {
+        for step in steps.iter() {
             self.flash_flushes += u64::from(matches!(step, Step::FlushFlash { .. }));
             self.backend_flushes += u64::from(matches!(step, Step::FlushBackend { .. }));
             self.charge(step);
         }
+    }
+
+    fn next_tick_us(&self, now_us: u64) -> Option<u64> {
+        self.log.next_tick_us(now_us)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.log.geometry()
+    }
+
+    fn frame_count(&self) -> u32 {
+        self.log.frame_count()
+    }
+
+    fn is_newer_than_backend(&self, block: u32) -> bool {
+        self.log.is_newer_than_backend(block)
+    }
+
+    fn blocks_to_write_back(&self) -> u64 {
+        self.log.blocks_to_write_back()
+    }
+
+    fn lost_blocks(&self) -> Vec<u32> {
+        self.log.lost_blocks()
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.log.may_go_on()
+    }
+
+    fn figures(&self) -> Figures {
+        self.log.figures()
+    }
+
+    fn check(&self) {
+        self.log.check();
     }
 }

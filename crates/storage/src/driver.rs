@@ -23,6 +23,8 @@ pub trait Performer {
     fn take_output(&mut self, output: &mut Output);
     /// As [`Engine::transfer_of`].
     fn transfer_of(&self, tag: u64) -> (usize, Operation, u64);
+    /// As [`Engine::is_full`].
+    fn is_full(&self, for_reads: bool) -> bool;
     /// As [`Engine::running`].
     fn running(&self) -> usize;
     /// As [`Engine::faults`].
@@ -50,6 +52,10 @@ impl<L: Layout> Performer for Engine<L> {
 
     fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
         Engine::transfer_of(self, tag)
+    }
+
+    fn is_full(&self, for_reads: bool) -> bool {
+        Engine::is_full(self, for_reads)
     }
 
     fn running(&self) -> usize {
@@ -90,10 +96,6 @@ pub trait Driver: Performer + Send {
 
     /// Returns the counts of reads so far.
     fn reads(&self) -> Reads;
-
-    /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for
-    /// the backend, so steps and memory are left for reads of RAM and flash.
-    fn is_full(&self, for_reads: bool) -> bool;
 
     /// Returns the number of unanswered requests.
     fn requests(&self) -> usize;

@@ -7,7 +7,7 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::Geometry;
 use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{Legacy, Settings};
-use flashwise_engine::log::Engine;
+use flashwise_engine::log::{Engine, SPARE_FRAMES};
 
 use crate::attach::End;
 use crate::disk::Disk;
@@ -16,10 +16,7 @@ use crate::export::{Done, Operation, Request};
 use crate::flash::cache_tag;
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
-use crate::volume::{BLOCK, Opening, READ_PATIENCE, SPARE_FRAMES, VolumeError, cache_config};
-
-/// Number of unfinished steps at which requests start to wait before planning.
-const STEPS_MAX: usize = 16_384;
+use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, cache_config};
 
 /// Makes the engine of a volume from the log that was found on its flash.
 pub(crate) fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
@@ -64,13 +61,6 @@ impl Driver for Engine {
 
     fn reads(&self) -> Reads {
         self.cache().reads()
-    }
-
-    fn is_full(&self, for_reads: bool) -> bool {
-        if for_reads {
-            return self.running_for_clients() >= 2 * STEPS_MAX;
-        }
-        self.running_for_clients() >= STEPS_MAX || self.spare_places() < self.settings().spare_frames as usize / 4
     }
 
     fn requests(&self) -> usize {

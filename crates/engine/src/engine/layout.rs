@@ -40,6 +40,10 @@ pub trait Layout: Sized {
         true
     }
 
+    /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for
+    /// the backend, so steps and memory are left for reads of RAM and flash.
+    fn is_full(engine: &Engine<Self>, for_reads: bool) -> bool;
+
     /// Starts a step that waits for no other one.
     fn start(engine: &mut Engine<Self>, id: StepId);
 

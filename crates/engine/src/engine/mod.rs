@@ -227,6 +227,11 @@ impl<L: Layout> Engine<L> {
         self.running
     }
 
+    /// True if requests have to wait before they are planned, as [`Layout::is_full`] says.
+    pub fn is_full(&self, for_reads: bool) -> bool {
+        L::is_full(self, for_reads)
+    }
+
     /// Makes the ticks that are due up to a time.
     pub fn advance(&mut self, now_us: u64) {
         L::advance(self, now_us);

@@ -35,6 +35,12 @@ use perform::is_awaited_flush;
 use places::Places;
 use unwritten::Unwritten;
 
+/// The number of unfinished steps from which on requests wait before they are planned.
+const STEPS_MAX: usize = 16_384;
+/// The [spare frames](Settings::spare_frames) of a volume, 8 MiB. A hundred clients can wait for eight blocks each of a
+/// slow backend, while as many blocks are admitted.
+pub const SPARE_FRAMES: u32 = 2048;
+
 /// The engine of a log.
 pub type Engine<C = LogCache> = engine::Engine<Log<C>>;
 type Running<C> = engine::Running<Log<C>>;
@@ -159,6 +165,13 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         engine.enqueue_plan(steps, None, 0);
     }
 
+    fn is_full(engine: &Engine<C>, for_reads: bool) -> bool {
+        if for_reads {
+            return engine.running_for_clients() >= 2 * STEPS_MAX;
+        }
+        engine.running_for_clients() >= STEPS_MAX || engine.spare_places() < engine.settings.spare_frames as usize / 4
+    }
+
     fn start(engine: &mut Engine<C>, id: StepId) {
         engine.perform(id);
     }
@@ -265,8 +278,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         assert_eq!(checksums.len(), geometry.pages() as usize);
         let places = Places::new(cache.frame_count(), settings.spare_frames);
         let order = Order::new(places.count());
+        let (frames, blank) =
+            (places.count() + 1 + geometry.footer_pages(), if settings.blank { places.count() } else { 0 });
         let layout = Log {
-            memory: Memory::new((places.count() + 1 + geometry.footer_pages()) as usize),
+            memory: Memory::with_blank(frames as usize, blank as usize),
             checksums,
             bad: vec![false; places.count() as usize],
             places,

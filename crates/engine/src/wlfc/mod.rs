@@ -58,6 +58,9 @@ pub use started::{OnFlash, Started, mark, run};
 /// Maximum number of failing backend buckets that are tried again in each round of background work.
 const TRIALS_MAX: usize = 4;
 
+/// Maximum memory of requests in progress, in bytes, besides one more request.
+const BYTES_MAX: u64 = 64 << 20;
+
 /// The engine of buckets.
 pub type Engine<C = Wlfc> = engine::Engine<Buckets<C>>;
 type Running<C> = engine::Running<Buckets<C>>;
@@ -229,6 +232,10 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
 
     fn may_plan(engine: &Engine<C>) -> bool {
         engine.layout.stopped.is_none()
+    }
+
+    fn is_full(engine: &Engine<C>, _for_reads: bool) -> bool {
+        engine.planned_bytes() + engine.answered_bytes() > BYTES_MAX
     }
 
     fn start(engine: &mut Engine<C>, id: StepId) {

@@ -69,6 +69,11 @@ impl Channels {
         done_ns
     }
 
+    /// Flushes all devices at `at_ns`, each in its turn, and returns the end. It takes no time of its own.
+    pub fn flush(&mut self, at_ns: u64) -> u64 {
+        (0..self.devices as usize).map(|device| self.serve(device, 0, at_ns)).max().expect("there is a device")
+    }
+
     /// Work of the busiest device per channel, since `before`, an earlier [`Channels::work_ns`].
     pub fn work_ns_max(&self, before: &[u64]) -> f64 {
         let of_device = |(work_ns, before_ns): (&u64, &u64)| work_ns.saturating_sub(*before_ns);
@@ -145,6 +150,16 @@ mod tests {
         assert_eq!(slc.access(7, Op::Write, 85_000), 285_000);
         assert_eq!(slc.work_ns(), [360_000]);
         assert_eq!(slc.work_ns_max(&[160_000]), 100_000.0);
+    }
+
+    /// Writes take 200 us. Three come at 0, on two channels.
+    #[test]
+    fn a_flush_waits_for_its_turn_at_each_device() {
+        let mut slc = channels("slc:channels=2,devices=2");
+        assert_eq!(slc.flush(7), 7);
+        [2, 4, 6].map(|block| slc.access(block, Op::Write, 10_000));
+        assert_eq!(slc.flush(20_000), 210_000);
+        assert_eq!(slc.work_ns(), [600_000, 0]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ mod channels;
 mod clients;
 mod epoch;
 mod figures;
+mod in_time;
 mod latency;
-mod plans;
 mod queue;
 mod rules;
 
@@ -24,8 +24,8 @@ pub use arrivals::Arrivals;
 pub use clients::Waits;
 pub use epoch::ArrayEpoch;
 pub use figures::ArrayFigures;
+pub(crate) use in_time::InTime;
 pub use latency::Latencies;
-pub(crate) use plans::Plans;
 pub(crate) use queue::{Queues, Served};
 pub use rules::TraceRule;
 

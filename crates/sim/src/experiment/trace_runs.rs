@@ -12,7 +12,7 @@ use flashwise_trace::request_file::{CacheRequest, RequestFile};
 use rayon::prelude::*;
 
 use super::{Case, Devices, Experiment, ExperimentError, Flash, Layout, Prepared, Run};
-use crate::array::{Arrivals, Plans, Queues};
+use crate::array::{Arrivals, Queues};
 use crate::endurance::{Endurance, Geometry, Method, OfflineRun, flash_of, run_offline};
 use crate::offline::{FlashStream, Plan};
 use crate::online::Online;
@@ -146,7 +146,6 @@ impl TraceRuns<'_> {
     fn whole(&self, prepared: &Prepared, config: &Config) -> Result<Ran, TraceError> {
         let Layout::Log(log) = &self.experiment.layout else { unreachable!("the whole cache keeps a log") };
         let ssd = |geometry: &Geometry| Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
-        let plans = |devices: &Devices| Plans::new(&devices.model, config.geometry, devices.arrivals);
         let run = WholeRun {
             trace: self.trace,
             requests: &log.requests[prepared.case.trace],
@@ -154,7 +153,7 @@ impl TraceRuns<'_> {
             config,
             ssd: prepared.geometry.as_ref().map(ssd),
             trim: self.experiment.trims(),
-            plans: self.waited_for().map(plans),
+            waits: self.waited_for().map(|devices| (&devices.model, devices.arrivals)),
             progress: self.progress,
         };
         run.run()

@@ -8,14 +8,14 @@ use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Page};
 use flashwise_core::layout::containers::Log;
 use flashwise_engine::engine::{BACKEND, Bug, FLASH, Settings};
-use flashwise_engine::log::Engine;
+use flashwise_engine::log::{Engine, SPARE_FRAMES};
 use flashwise_engine::memory::Memory;
 
 use super::config::cache_config;
 use super::devices::geometry_without_flash;
 use super::remaining::Remaining;
 use super::requests::Waiting;
-use super::{BLOCK, Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
+use super::{BLOCK, Inner, Volume, VolumeConfig, VolumeError};
 use crate::attach::{attach_again, note_detached};
 use crate::driver::Driver;
 use crate::export::{Error, Export, Request};

@@ -79,9 +79,6 @@ use self::requests::Waiting;
 use self::write_account::WriteAccount;
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
-/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being
-/// admitted.
-pub(crate) const SPARE_FRAMES: u32 = 2048;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 pub(crate) const READ_PATIENCE: u8 = 5;
 /// After how long a bucket is read again that cannot be read where its cache is found again.

@@ -20,9 +20,6 @@ use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeError};
 use again::find_again;
 
-/// Maximum memory of requests in progress, in bytes, besides one more request.
-const BYTES_MAX: u64 = 64 << 20;
-
 /// Creates the engine of a volume from the buckets found on its flash.
 pub(crate) fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
     let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
@@ -69,10 +66,6 @@ pub(crate) fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engin
 impl Driver for Engine {
     fn reads(&self) -> Reads {
         Reads::from(&self.cache().figures())
-    }
-
-    fn is_full(&self, _for_reads: bool) -> bool {
-        self.planned_bytes() + self.answered_bytes() > BYTES_MAX
     }
 
     fn requests(&self) -> usize {

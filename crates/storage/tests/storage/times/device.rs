@@ -64,6 +64,11 @@ impl Speed {
         Speed::of(1_000 * block_ms, 20, 1_000)
     }
 
+    /// The same without a time for flushes, as the simulator models devices.
+    pub const fn without_flushes(self) -> Speed {
+        Speed { flush: Duration::ZERO, ..self }
+    }
+
     const fn of(block_us: u64, further_us: u64, flush_us: u64) -> Speed {
         let us = Duration::from_micros;
         Speed { block: us(block_us), further: us(further_us), zero: us(20), flush: us(flush_us), parallel: 1 }

@@ -6,6 +6,7 @@ mod device;
 mod events;
 mod picture;
 mod random;
+mod replayed;
 mod scenarios;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use flashwise_core::cache::settings::Settings;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_storage::disk::identity::Identity;
 use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::time;
 use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::random::Random;
@@ -142,6 +144,8 @@ struct Measured {
     flash: Log,
     backend: Log,
     samples: Vec<Sample>,
+    /// The status at the end.
+    status: VolumeStatus,
     /// How often a thread ran.
     turns: u64,
 }
@@ -270,8 +274,9 @@ impl Scenario {
         }
         let [flash, backend] = [&world.flash, &world.backend].map(|device| device.take_log());
         let samples = samples.map_or_else(Vec::new, |samples| std::mem::take(&mut *samples.lock().unwrap()));
+        let status = world.volume.status();
         world.volume.close().unwrap();
         let requests = std::mem::take(&mut *world.requests.lock().unwrap());
-        Measured { begun, requests, flash, backend, samples, turns }
+        Measured { begun, requests, flash, backend, samples, status, turns }
     }
 }

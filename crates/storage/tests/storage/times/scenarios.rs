@@ -36,7 +36,7 @@ pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
 }
 
 /// The same with writers that think for so long.
-fn writers_think(think_ms: u64, ram: &'static str) -> Scenario {
+pub fn writers_think(think_ms: u64, ram: &'static str) -> Scenario {
     let mut scenario = writers("lru", ram);
     let writers = scenario.clients.iter_mut().filter(|client| client.operation == Operation::Write);
     writers.for_each(|client| client.thinks = ms(think_ms));
