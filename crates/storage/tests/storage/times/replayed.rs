@@ -16,7 +16,7 @@ const DEVICES: &str = "cache-device=capacity-gb=1,endurance-cycles=unlimited,rea
                        channels=1,transfer-mb-per-s=1024 \
                        storage-device=capacity-gb=1,endurance-cycles=unlimited,read-latency-ms=8,write-latency-ms=8,\
                        channels=1,transfer-mb-per-s=204.8";
-const SHARE: f64 = 0.15;
+const SHARE: f64 = 0.02;
 
 /// The requests of a scenario as a recording.
 fn recording(measured: &Measured) -> String {
@@ -80,7 +80,7 @@ fn replay(name: &str, scenario: Scenario, job: &str) {
         ("written back", cache.destaged_blocks as f64, status.cache.destaged_blocks as f64),
     ] {
         let near = expected * (1.0 - SHARE)..=expected * (1.0 + SHARE);
-        assert!(near.contains(&found), "{name}: {what}: {found}, expected {expected} within 15 %");
+        assert!(near.contains(&found), "{name}: {what}: {found}, expected {expected} within 2 %");
     }
 }
 
