@@ -265,3 +265,21 @@ fn the_first_command_of_the_readme_compiles_few_crates() {
     assert!(crates.iter().any(|name| name.starts_with("flashwise-core ")), "{crates:?}");
     assert!(crates.len() <= CRATES_MAX, "{} crates, at most {CRATES_MAX} are allowed: {crates:#?}", crates.len());
 }
+
+/// Every published crate includes the licences, and takes its addresses from the one place where they are filled in.
+#[test]
+fn every_published_crate_has_licences_and_addresses() {
+    let files = files();
+    let manifests = files.iter().filter(|path| path.starts_with("crates/") && path.ends_with("/Cargo.toml"));
+    let published: Vec<_> = manifests
+        .map(|path| (path, std::fs::read_to_string(project().join(path)).unwrap()))
+        .filter(|(_, manifest)| manifest.contains("repository.workspace = true"))
+        .collect();
+    assert!(published.len() >= 10, "{published:?}");
+    for (path, manifest) in published {
+        assert!(manifest.contains("documentation.workspace = true"), "{path}");
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            assert!(files.contains(&path.replace("Cargo.toml", licence)), "{path}: {licence} is missing beside it");
+        }
+    }
+}
