@@ -223,7 +223,7 @@ impl ZonedDevice for FakeZonedDevice {
     }
 
     fn write(&self, zone: u32, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let mut bytes: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        let mut bytes = buffers.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat();
         self.change(|inner, mut zones| {
             let Zone { condition, written } = zones.zones[zone as usize].visible;
             let active = zones.zones.iter().filter(|zone| zone.visible.condition.is_active()).count() as u32;

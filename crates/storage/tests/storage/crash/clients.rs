@@ -148,7 +148,7 @@ pub fn fail<'a>(
         let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
         if changes && random.chance(2) {
             // One that reaches past the end fails.
-            let _ = disks[transfer.disk].perform(&transfer);
+            let _ = disks[transfer.disk].perform(transfer);
         }
     }
     let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];

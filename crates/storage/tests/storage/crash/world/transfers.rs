@@ -109,14 +109,14 @@ impl<S: Cached> World<S> {
                 let bytes = disk.corrupted(page, how, &mut self.random);
                 if lasting && is_vouched_for(disk, self.setup.geometry(), page) {
                     disk.set_page(page, bytes);
-                    disk.perform(&transfer)?;
+                    disk.perform(transfer)?;
                 } else {
                     let right = disk.show_page(page, bytes);
-                    disk.perform(&transfer)?;
+                    disk.perform(transfer)?;
                     disk.show_page(page, right);
                 }
             }
-            _ => disk.perform(&transfer)?,
+            _ => disk.perform(transfer)?,
         }
         if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write) {
             S::written(self, first);
