@@ -54,12 +54,6 @@ const MEANINGS: [(&str, &[&str], &str); 9] = [
 /// Flash writes from outside of the cache.
 const PUT_IN: [&str; 2] = ["flash_client_blocks", "flash_admission_blocks"];
 
-/// Policies and admission rules that decide otherwise since the rows were kept, and why.
-const DECISIONS: [(&str, &str); 3] = [
-    ("mq", "its lifeTime follows the peak of all temporal distances, and is no shorter than the cache has blocks"),
-    ("adaptive", "it takes what was chosen at once until a timeframe has begun with a full cache"),
-    ("auto", "it thinks policies on for ten timeframes at least"),
-];
 /// How often erase units were erased.
 const WORN: [&str; 4] = ["wear_min", "wear_mean", "wear_max", "wear_deviation"];
 
@@ -104,15 +98,10 @@ fn rows_of_every_mode_are_unchanged() {
         let arguments: Vec<&str> = command.split(' ').chain(["--csv"]).collect();
         let (kept, found) = (rows(&kept), rows(&succeed(&project(), &arguments)));
         assert_eq!(kept.len(), found.len(), "{command}");
-        let decides = |row: &BTreeMap<String, String>, name: &str| {
-            let rule = row.get("admission").and_then(|rule| rule.split(':').next());
-            row["policy"] == name || rule == Some(name)
-        };
-        let is_kept = |row: &&BTreeMap<String, String>| !DECISIONS.iter().any(|(name, _)| decides(row, name));
         let put_in = |row: &BTreeMap<String, String>| -> Option<u64> {
             PUT_IN.iter().map(|column| row.get(*column)?.parse::<u64>().ok()).sum()
         };
-        for (kept, found) in kept.iter().zip(&found).filter(|(kept, _)| is_kept(kept)) {
+        for (kept, found) in kept.iter().zip(&found) {
             if let Some(kept) = put_in(kept).filter(|_| name.starts_with("write-")) {
                 assert_eq!(put_in(found), Some(kept), "{name}");
                 sums += 1;
