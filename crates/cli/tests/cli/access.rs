@@ -28,7 +28,7 @@ enum Right {
     Change,
 }
 
-/// A request, the right that it needs, and the answer if that is there.
+/// A request, the permission that it needs, and its answer with that permission.
 struct Verb {
     method: &'static str,
     path: &'static str,
@@ -306,7 +306,7 @@ fn commands_read_tokens_from_private_files_only() {
     }
 }
 
-/// In the table of the interfaces, the last cell of a row is files, each with the tests in it.
+/// In the table of interfaces, the last cell of a row lists files with their tests.
 #[test]
 fn each_row_of_the_threat_model_names_tests_that_are_there() {
     let document = std::fs::read_to_string(project().join("docs/security.md")).unwrap();

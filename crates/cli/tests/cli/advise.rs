@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const TRACE: &str = "traces/netsfs.csv.zst";
-/// A way to set a cache, so that few are run.
+/// Options that leave few caches to simulate.
 const WAY: [&str; 8] =
     ["--policy", "larc:writes=admit", "--admission", "none", "--over-provision", "10%", "--write-mode", "write-back"];
 

@@ -1,5 +1,4 @@
-//! The management API as it is by default: commands find it, the page opens, and what cannot work is found before the
-//! start.
+//! The default management API: commands find it, the page opens, and errors are found before the start.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;

@@ -110,14 +110,14 @@ impl Comes {
         exports.iter().map(|export| export["export-name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Fails unless a script of nbdsh does what it says, where `uri` is an export's.
+    /// Runs a script of nbdsh with the `uri` of an export; fails unless it succeeds.
     fn does(&self, export: &str, script: &str) {
         let script = format!("uri = {:?}\nh.set_uri_allow_local_file(True)\n{script}", self.uri(export));
         let output = client("nbdsh", &["-c", &script]);
         assert!(output.status.success(), "{}: {}", self.uri, String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Fails unless an export is not there for it, however it asks.
+    /// Fails if the client can find the export in any way.
     fn does_not_find(&self, export: &str) {
         let script = "
 h.set_opt_mode(True)
@@ -150,7 +150,7 @@ fn client(program: &str, arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("{program} does not run: {error}"))
 }
 
-/// A client that has an export open, and says when that ends.
+/// A client with an open export, which reports the end of its session.
 struct Session {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -187,7 +187,7 @@ except nbd.Error:
         line
     }
 
-    /// It is asked to read, and says what came of it.
+    /// Requests a read from the client; returns its result.
     fn reads(&mut self) -> String {
         writeln!(self.child.stdin.as_ref().unwrap()).unwrap();
         self.says()

@@ -1,4 +1,4 @@
-//! The short form of `make bench-larc`: the harness drives the real server, and what both count is the same.
+//! The short form of `make bench-larc`: the harness drives the real server, and the counts of both agree.
 use std::path::Path;
 
 use flashwise_benches::larc::{Experiment, Kind, Outcome, chart, run, table};

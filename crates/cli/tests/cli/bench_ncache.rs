@@ -1,5 +1,5 @@
-//! The short form of `make bench-ncache`: the harness makes a pool and drives the real server, and what both count is
-//! the same.
+//! The short form of `make bench-ncache`: the harness creates a pool and drives the real server, and the counts of both
+//! agree.
 use std::path::Path;
 
 use flashwise_benches::ncache::{Experiment, Outcome, Template, chart, run, table};

@@ -75,7 +75,7 @@ fn tables_csv_and_warm_ups_report_progress() {
     assert!(csv.contains(",10000,"), "half is counted: {csv}");
 }
 
-/// Every refusal says which option, and why.
+/// Every error names the option and the reason.
 #[test]
 fn meaningless_settings_are_refused_with_a_reason() {
     let folder = folder();

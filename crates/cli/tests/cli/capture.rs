@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const DEVICE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
-/// Mounts tracefs, where there is none yet.
+/// Mounts tracefs if there is none.
 const TRACEFS: &str = "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing";
 /// The instance of a process whose number is beyond the last.
 const LEFT: &str = "/sys/kernel/tracing/instances/flashwise-4194305";

@@ -1,6 +1,6 @@
-//! The clients of others on a cached volume: nbdinfo, nbdcopy, nbdsh, qemu-img and qemu-io, in the clear and over TLS.
+//! Third-party clients on a cached volume: nbdinfo, nbdcopy, nbdsh, qemu-img and qemu-io, in plain text and over TLS.
 //!
-//! They have to be installed; where one is missing, its tests fail.
+//! If a client is not installed, its tests fail.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -234,8 +234,8 @@ fn rejected_blocks_are_not_on_flash_and_read_correctly() {
     }
 }
 
-/// A run that was recorded does in `simulate` what it did: hits, and flash writes by cause. Nothing is dirty in this
-/// mode, so that it does not matter when the backend was written.
+/// `simulate` reproduces a recorded run: hits, and flash writes by cause. Nothing is dirty in this mode, so the times
+/// of write-back have no effect.
 #[test]
 fn a_recorded_run_behind_an_admission_rule_is_the_same_simulated() {
     for rule in ["probability:p=0.3", "adaptive:timeframe=20ms,target=1h"] {

@@ -34,7 +34,8 @@ fn the_lru_curve_matches_simulate_at_every_size() {
     }
 }
 
-/// A tenth of the blocks, twice: the intervals hold the truth, all counts are of the whole trace and add up.
+/// Two samples of a tenth of the blocks. The intervals contain the true values, and all counts are of the whole trace
+/// and add up.
 #[test]
 fn a_sample_tells_of_the_whole_trace() {
     let all =
@@ -124,8 +125,7 @@ fn all_parts_scale_with_the_sample() {
     }
 }
 
-/// Beside a policy: where a sample says how accurate it is, one is taken; where it never does, as on flash, all of the
-/// trace.
+/// A sample is used if its accuracy is known; otherwise, as on flash, the whole trace.
 #[test]
 fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     let of = |more: &[&str]| {

@@ -1,4 +1,4 @@
-//! Every command in the documentation runs as written, and prints what the documentation shows; what it names is there.
+//! Every command in the documentation runs as written and prints the shown output. Everything that it names exists.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::thread;
 use crate::common::{parts, project, succeed};
 use tempfile::TempDir;
 
-/// A fenced block: what follows its opening fence, and its lines.
+/// A fenced block: the text after its opening fence, and its lines.
 struct Block {
     language: String,
     text: String,
@@ -57,7 +57,7 @@ pub fn documents() -> Vec<String> {
     documents
 }
 
-/// Runs the commands of a document in a folder of their own and compares what they print; returns the number of blocks.
+/// Runs the commands of a document in their own folder and compares their output; returns the number of blocks.
 fn run_document(name: &str) -> usize {
     let mut run = 0;
     let folder = TempDir::new().unwrap();
@@ -201,7 +201,7 @@ fn absent(command: &str) -> Option<String> {
     }
 }
 
-/// Commands that take too long to be run here name targets, packages and tests that are there.
+/// Commands that take too long for this test name existing targets, packages and tests.
 #[test]
 fn commands_for_developers_name_existing_files_and_tests() {
     let mut commands = 0;

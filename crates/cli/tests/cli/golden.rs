@@ -1,4 +1,4 @@
-//! Hit counts that independent code agrees with: `tests/golden.csv`, whose head names it.
+//! Hit counts of independent code: `tests/golden.csv`, whose head names it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,7 +66,7 @@ fn hits_on_public_traces_are_those_of_independent_code() {
     }
 }
 
-/// Those that name no format, or that have the columns of one in other units, which the user must name.
+/// Traces without a known format, or with the columns of one in other units, which the user must name.
 #[cfg(feature = "real-traces")]
 const UNNAMED: [&str; 5] = [
     "Installing_log181.txt.zst",

@@ -1,4 +1,4 @@
-//! Input that is easily misread, or that comes in other forms: what the program reads, says and refuses.
+//! Input that is easily misread, or has unusual forms: results, notes and errors.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! Jobs: what options name can be printed, sent and run elsewhere, with the same rows.
+//! Jobs: those of options can be printed, sent and run elsewhere, with the same rows.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,8 +31,7 @@ fn with_input(folder: &Path, arguments: &[&str], input: &str) -> (String, String
     parts(child.wait_with_output().unwrap())
 }
 
-/// Everything that several options name at once: its jobs give all its rows, in every form, and one of them gives its
-/// own.
+/// Options that give several jobs: all forms of these jobs give the same rows, and a single job gives its own.
 #[test]
 fn the_jobs_that_options_name_give_the_same_rows() {
     let folder = folder();
@@ -195,7 +194,7 @@ fn invalid_jobs_are_refused_and_nothing_runs() {
     assert!(large.2 == 2 && large.1.contains("expected at most 2147483647 blocks"), "{large:?}");
 }
 
-/// The lines of a file of rows, sorted, without what the rows on standard output do not have.
+/// Returns the sorted lines of a file of rows, without the fields that rows on standard output lack.
 fn lines(path: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
@@ -255,7 +254,7 @@ fn rows_are_lines_as_soon_as_they_are_done_and_are_not_run_again() {
     assert_eq!(out.lines().filter(|line| line.starts_with('{')).count(), 2);
 }
 
-/// Options in another order, defaults that are said, and sizes in another unit: the row is there.
+/// A row is found with options in another order, explicit defaults, and sizes in another unit.
 #[test]
 fn a_row_is_known_however_its_job_is_spelt() {
     let folder = folder();

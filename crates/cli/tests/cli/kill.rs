@@ -51,7 +51,7 @@ fn content(block: u64, version: u64) -> Vec<u8> {
 }
 
 impl Verifier {
-    /// Reads every block. Each must be whole, and no older than what was flushed; what it is now, it stays.
+    /// Reads every block. Each must be complete and at least as new as its flushed content. Later reads must agree.
     fn verify(&mut self, client: &mut Client) -> Result<(), String> {
         let step = 250;
         for first in (0..BLOCKS).step_by(step) {

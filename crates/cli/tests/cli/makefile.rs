@@ -1,11 +1,11 @@
-//! The Makefile says what it can do, and installs what packages install.
+//! The Makefile lists its targets, and installs the same files as packages.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::common::{parts, project};
 
-/// Runs make in the project with a cargo that fails, so that nothing is compiled; returns what it printed.
+/// Runs make in the project with a failing cargo, so nothing is compiled; returns its output.
 fn make(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let cargo = folder.path().join("cargo");

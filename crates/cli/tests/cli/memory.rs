@@ -1,5 +1,5 @@
-//! The memory of a server whose clients take all they can and give nothing back: it stays within its bound, and others
-//! are served.
+//! The memory of a server with clients that take as much as possible: it stays within its bound, and other clients are
+//! served.
 
 use crate::serving::{Server, Setting};
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};

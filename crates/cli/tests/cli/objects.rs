@@ -72,7 +72,7 @@ impl Server {
         self.ask("traces", async |store| store.put(&name.into(), contents.into()).await);
     }
 
-    /// Runs the program with what it needs to ask the server.
+    /// Runs the program with the settings for the server.
     fn output(&self, folder: &Path, arguments: &[&str]) -> Output {
         let mut command = flashwise(folder, arguments);
         command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)).env("AWS_REGION", "us-east-1");
@@ -93,7 +93,7 @@ impl Server {
         err
     }
 
-    /// The results that a sweep said it left, in a folder here.
+    /// Copies the results that a sweep reported to a folder here.
     fn results(&self, said: &str) -> TempDir {
         let folder = TempDir::new().unwrap();
         for line in said.lines() {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::{fail, flashwise, parts, run, succeed, table_i};
 
-/// Commands that write to OUT, and how what they write begins.
+/// Commands that write to OUT, and the first bytes of their output.
 const COMMANDS: [(&str, &[u8]); 12] = [
     ("simulate table1.csv --policy lru --size 4 --html OUT", b"<!DOCTYPE html>"),
     ("simulate table1.csv --policy lru --size 4 --parquet OUT", b"PAR1"),
@@ -98,7 +98,7 @@ fn rows_of_jsonl_are_not_read_from_pipes_and_devices() {
     assert!(err.contains("long, line 1: found no row (a line of more than 1 MiB), expected"), "{err}");
 }
 
-/// Standard output has one thing, and what else would be shown there is not.
+/// Standard output has only this output; other output is suppressed.
 #[test]
 fn nothing_else_is_printed_to_an_output_on_standard_output() {
     let folder = table_i();

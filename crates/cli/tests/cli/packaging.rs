@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::{parts, project, run, succeed};
 use crate::documentation::linked_files;
 
-/// Runs one of the packaging scripts at a fixed time; returns what it printed.
+/// Runs a packaging script at a fixed time; returns its output.
 fn script(name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(project().join("packaging").join(name));
     command.args(arguments).env("SOURCE_DATE_EPOCH", "1700000000");
@@ -49,8 +49,7 @@ fn assert_has_notices(documents: &Path) {
     assert!(notices.matches("Permission is hereby granted").count() > 50 && notices.contains("Apache License"));
 }
 
-/// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions
-/// are our own.
+/// A small program replaces the packed one, so compression takes no time. Manual pages and completions are real.
 #[test]
 fn tarball_and_deb_are_complete_and_reproducible() {
     let (program, here) = ("/bin/true", env!("CARGO_BIN_EXE_flashwise"));
@@ -192,7 +191,7 @@ fn binstall_looks_for_the_tarball_that_is_made() {
     assert!(package.contains("name=flashwise-$version-$architecture-unknown-linux-musl\n"));
 }
 
-/// Before anything is said in it; `packaging/test` starts the service with it.
+/// The installed configuration, before any changes. `packaging/test` starts the service with it.
 #[test]
 fn the_configuration_that_is_installed_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +221,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
     assert_verified(folder.path(), &["flashwise.service"]);
 }
 
-/// Asserts that systemd has nothing to say about units in a folder.
+/// Asserts that systemd finds no error in the units of a folder.
 fn assert_verified(folder: &Path, units: &[&str]) {
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]).args(units).current_dir(folder);

@@ -112,7 +112,7 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
     }
 }
 
-/// A configuration that names neither volume nor pool, and what a pool made by the running server is made with.
+/// Writes a configuration without volumes and pools; returns the settings for a pool created by the running server.
 pub fn bare(folder: &Path) -> Vec<&'static str> {
     let config = "listen = ['nbd+unix:///?socket=nbd.sock']\nstate-directory = 'state'\n[api]\nlisten = \
         'unix:api.sock'\ndirectories = '.'\n";
@@ -325,7 +325,7 @@ pub fn send(folder: &Path, method: &str, path: &str, tag: Option<&str>, body: &V
     (status, tag, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// A wipe applies to the disk that was examined, even if another disk comes to its path meanwhile.
+/// A wipe applies to the examined disk, even if another disk takes its path meanwhile.
 #[test]
 fn no_other_disk_is_wiped_than_the_one_that_was_looked_at() {
     let (folder, _) = folder(false);
@@ -473,7 +473,7 @@ fn an_interrupted_deletion_resumes_and_unserved_pools_can_be_forgotten() {
     server.end();
 }
 
-/// A disk that is put where a missing one was is in the file once, so that the next start takes it.
+/// A disk at the path of a missing one is in the file once, so the next start uses it.
 #[test]
 fn another_disk_comes_to_the_path_of_a_missing_one() {
     let (folder, _) = folder(false);

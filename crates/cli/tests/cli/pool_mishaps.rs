@@ -154,7 +154,7 @@ fn an_older_copy_of_a_disk_is_not_served() {
     server.end();
 }
 
-/// Two servers have logical disks of one name: initiators of both tell them apart, and know each again.
+/// Two servers have logical disks with the same name. Initiators of both distinguish them, also later.
 #[test]
 fn a_logical_disk_has_an_identity_of_its_own_over_iscsi() {
     let servers = [folder(false), folder(false)];
@@ -216,8 +216,8 @@ fn a_change_that_is_refused_changes_nothing() {
     server.end();
 }
 
-/// A pool that lacks a disk is not served, its other disks stay as they are, and the other pool is served. A name that
-/// is taken stops the start.
+/// A pool without one of its disks is not served, its other disks are unchanged, and the other pool is served. A
+/// duplicate name stops the start.
 #[test]
 fn a_pool_without_a_disk_stays_unchanged_and_another_is_served() {
     let (folder, _) = folder(true);

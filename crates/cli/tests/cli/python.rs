@@ -1,4 +1,4 @@
-//! pandas and polars open what flashwise writes as it is. Needs the `.venv` that `run-tests` makes.
+//! pandas and polars open the files of flashwise directly. Needs the `.venv` that `run-tests` makes.
 
 use std::process::Command;
 
@@ -59,7 +59,7 @@ for row, (_, line) in zip(rows, frame.iterrows()):
     );
 }
 
-/// `tests/reference.py` reads the trace, cuts it into blocks and runs nine policies by itself; every count must be the
+/// `tests/reference.py` reads the trace, divides it into blocks and runs its own nine policies; every count must be the
 /// same.
 #[test]
 fn counts_equal_those_of_policies_written_in_python() {

@@ -97,7 +97,7 @@ fn the_program_replays_a_recording_with_other_settings() {
     assert!(about.contains("flashwise"), "{about}");
 }
 
-/// The figures of the one row of a simulation that succeeds, and what it said besides.
+/// Returns the figures of a successful simulation with one row, and its messages.
 fn simulated(setting: &Setting, arguments: &[&str]) -> (Value, String) {
     let (out, told, code) = run(setting.directory.path(), &[&["simulate"], arguments, &["--json"]].concat());
     assert_eq!(code, 0, "{told}");

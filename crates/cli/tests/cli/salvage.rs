@@ -83,8 +83,8 @@ fn damage_record(setting: &Setting) {
     rustix::fs::setxattr(&path, name, &record[..length], rustix::fs::XattrFlags::REPLACE).unwrap();
 }
 
-/// `serve` refuses it for good and names the command that helps, `check` finds it, and each command that gives the
-/// cache up works.
+/// `serve` refuses it permanently and names the remedy, `check` finds it, and each command that removes the cache
+/// works.
 #[test]
 fn a_damaged_record_of_the_backend_is_no_dead_end() {
     let pair = ["--flash", "cache.img", "--backend", "disk.img"];
@@ -114,7 +114,7 @@ fn a_damaged_record_of_the_backend_is_no_dead_end() {
     setting.serve().end();
 }
 
-/// Up to which unit of the log its superblocks say that it was durable.
+/// Returns the unit of the log up to which its superblocks record it as durable.
 fn durable_unit(setting: &Setting) -> u64 {
     let flash = File::open(setting.path("cache.img")).unwrap();
     let sequence = |copy: u64| {
@@ -125,7 +125,7 @@ fn durable_unit(setting: &Setting) -> u64 {
     sequence(0).max(sequence(1))
 }
 
-/// Of the last units of the log nothing else in it says that they were there: the superblock does.
+/// Only the superblock shows that the last units of the log existed.
 #[test]
 fn the_last_units_of_the_log_are_missed_after_a_kill() {
     let setting = Setting::new(
@@ -251,7 +251,7 @@ fn buckets_are_found_where_both_copies_of_the_superblock_are_lost() {
     assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
 }
 
-/// Without superblocks, nothing but the backend's record tells whether these are the newest buckets, and all of them.
+/// Without superblocks, only the backend's record shows if these are the newest buckets, and all of them.
 #[test]
 fn buckets_without_superblocks_are_certain_where_their_last_run_ends_as_the_backend_knows() {
     for (killed, older) in [(true, true), (false, true), (true, false), (false, false)] {
@@ -304,7 +304,7 @@ fn a_copy_of_the_backend_is_refused_with_salvage_too() {
     setting.serve().end();
 }
 
-/// A volume whose flash, or backend, is not there keeps no other from being detached, by its name or with all.
+/// A volume with a missing flash or backend does not prevent the detach of others, by name or all together.
 #[test]
 fn a_failed_detach_does_not_stop_others() {
     for (away, told) in [("cache.img", "/cache.img: "), ("disk.img", "/disk.img: ")] {

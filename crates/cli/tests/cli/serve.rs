@@ -445,7 +445,7 @@ fn failures_end_with_1() {
     }
 }
 
-/// Answers one request after the other with `answers` (status, body) and tells what was asked.
+/// Answers requests one after the other with `answers` (status, body), and reports the requests.
 fn stub(
     answers: Vec<(u16, String)>,
     mut accept: impl FnMut() -> Box<dyn ReadWrite> + Send + 'static,

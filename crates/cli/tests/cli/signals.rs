@@ -29,14 +29,14 @@ fn signal(server: &Server, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
 }
 
-/// Sends SIGHUP and waits until the server has said `what` after it.
+/// Sends SIGHUP and waits until the server has logged `what`.
 fn hang_up(server: &Server, what: &str) {
     let before = server.told().len();
     signal(server, "HUP");
     wait_until(what, || server.told()[before..].contains(what));
 }
 
-/// Copies the server's certificate and key of `from` to where the configuration says they are.
+/// Copies the server's certificate and key from `from` to the configured paths.
 fn install(from: &Certificates, folder: &Path) {
     for kind in ["cert", "key"] {
         std::fs::copy(from.path(&format!("server-{kind}.pem")), folder.join(format!("{kind}.pem"))).unwrap();

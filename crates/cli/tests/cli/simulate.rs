@@ -101,7 +101,7 @@ fn epochs_begin_where_the_warm_up_ends() {
     }
 }
 
-/// Of `a b b a` in one place, after three accesses that are not counted, a hit of the last is possible.
+/// With `a b b a`, one place and three uncounted accesses, the last access can hit.
 #[test]
 fn the_best_possible_is_that_of_the_accesses_that_are_counted() {
     let folder = folder();
@@ -554,7 +554,7 @@ fn processes_are_kept_out_of_the_whole_cache_by_pid_and_name() {
     assert!(found.contains("found 'uid:1000', expected pid:N or program:NAME"), "{found}");
 }
 
-/// A server takes the rule that a report recommends. A timeframe is the default of the rule, and no share of a trace.
+/// A server accepts the rule that a report recommends. Its timeframe is the rule's default, not a share of a trace.
 #[test]
 fn the_rule_that_a_report_recommends_is_one_that_serve_takes() {
     let folder = tempfile::TempDir::new().unwrap();

@@ -1,7 +1,6 @@
-//! A server under clients that come, work and go, while its settings change: what it takes of the system stays the
-//! same.
+//! A server under changing clients and settings: its use of resources stays constant.
 //!
-//! `FLASHWISE_SOAK_SECONDS` sets for how long, `FLASHWISE_SEED` the seed.
+//! `FLASHWISE_SOAK_SECONDS` sets the duration, `FLASHWISE_SEED` the seed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +24,7 @@ const BLOCKS: u64 = 4_000;
 /// runs of 90 s the process used 14 MB (checked by the server's `allocations.rs`) and had 39 MB. It had 30 MB with
 /// MALLOC_ARENA_MAX=1, and 28 MB with MALLOC_MMAP_THRESHOLD_=131072.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
-/// Of files and threads: connections that just end, and threads for requests to the API.
+/// Of files and threads: closing connections, and threads for requests to the API.
 const GROWTH_FILES_MAX: u64 = 2 * CLIENTS;
 const GROWTH_THREADS_MAX: u64 = CLIENTS;
 
@@ -54,7 +53,8 @@ impl Taken {
         }
     }
 
-    /// Of memory the least, since requests under way take some for a moment, and of the rest the most.
+    /// Combines two measurements: the minimum of memory, because requests need some temporarily, and the maximum of the
+    /// rest.
     fn and(self, other: Taken) -> Taken {
         Taken {
             memory_bytes: self.memory_bytes.min(other.memory_bytes),
@@ -64,7 +64,7 @@ impl Taken {
     }
 }
 
-/// A client's blocks and what they hold.
+/// A client's blocks and their contents.
 struct Work {
     number: u64,
     versions: Vec<u64>,
@@ -79,8 +79,7 @@ impl Work {
         }
     }
 
-    /// One connection: requests one by one, and at the end sometimes many whose answers no one waits for. Returns how
-    /// many.
+    /// One connection: requests one by one, and sometimes many unanswered ones at the end. Returns their number.
     fn connect_and_go(&mut self, setting: &Setting) -> u64 {
         let mut client = Client::open_unanswered(&setting.address(), "v").unwrap();
         let first = self.number * BLOCKS;

@@ -71,8 +71,8 @@ fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) ->
     given.flat_map(|(name, value)| [*name, *value]).map(str::to_owned).collect()
 }
 
-/// All combinations of policy, layout, rule, device, waits and RAM. Every other one has epochs and a warm-up, so that
-/// those meet all of any four others.
+/// All combinations of policy, layout, rule, device, waits and RAM. Every other one has epochs and a warm-up, so these
+/// occur with all combinations of any four others.
 #[test]
 fn every_combination_runs_or_is_refused_with_a_reason() {
     let folder = folder();
@@ -333,7 +333,7 @@ fn the_table_shows_the_stages_that_were_named() {
     assert!(["admission", "erased", "WFUE", "latency"].iter().all(|column| behind.contains(column)), "{behind}");
 }
 
-/// A rule before a policy in place: what it admits, and what that wears out beside M+, in one row.
+/// A rule in front of a policy in place: one row has its admissions, and its wear compared with M+.
 #[test]
 fn a_rule_is_judged_by_erasures_beside_the_best() {
     let folder = folder();

@@ -40,7 +40,7 @@ fn files(folder: &Path, out: &str) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Traces that are merged, and those in an archive: what `simulate` takes.
+/// Merged traces, and traces in archives, as in `simulate`.
 #[test]
 fn traces_of_several_files_and_in_archives_are_swept() {
     let folder = TempDir::new().unwrap();

@@ -267,7 +267,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
     assert_eq!(joined.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [12, 8]);
 }
 
-/// A volume used on one of ten days wears flash as it does by itself, in all figures that depend on time.
+/// A volume used on one of ten days wears flash as in a separate trace, in all figures that depend on time.
 #[test]
 fn rows_of_a_volume_are_those_of_a_cut_of_it() {
     let folder = folder();
@@ -311,7 +311,7 @@ fn rows_of_a_volume_are_those_of_a_cut_of_it() {
     }
 }
 
-/// The requests of a trace as they are of its normalised one, in whole blocks.
+/// Returns the requests of a normalised trace, in whole blocks.
 fn requests_of_converted(folder: &Path, trace: &str) -> String {
     succeed(folder, &["trace", "convert", trace, "whole.arrow", "--force"]);
     requests(folder, "whole.arrow")

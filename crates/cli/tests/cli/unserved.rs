@@ -5,7 +5,7 @@ use flashwise_testing::client::Client;
 use crate::common::fail;
 use crate::serving::{Setting, get};
 
-/// A volume whose disk is missing stops no other; if no volume can be opened, the start fails.
+/// A missing disk of one volume does not stop others; if no volume can be opened, the start fails.
 #[test]
 fn a_volume_that_cannot_be_opened_does_not_keep_the_others_down() {
     let setting = Setting::with("", 8 << 20, "flash-size = \"4MiB\"\nerase-unit = \"64KiB\"\nram = \"1MiB\"\n");

@@ -1,4 +1,4 @@
-//! Figures of wear as the program prints them: each is of the time that it names, and counts what its name says.
+//! Printed figures of wear: each has the time and the meaning of its name.
 
 use crate::common::{fail, project, run as run_in, succeed};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn number(row: &Value, figure: &str) -> f64 {
     row[figure].as_f64().unwrap_or_else(|| panic!("{figure} of {row}"))
 }
 
-/// Wear that includes the warm-up over days without it would be twice what it is.
+/// Wear with the warm-up, over days without it, would be twice the correct value.
 #[test]
 fn wear_and_lifetime_are_those_of_the_time_after_the_warm_up() {
     const CYCLES: f64 = 100_000.0;
@@ -77,7 +77,7 @@ fn every_byte_of_ram_is_accounted_for() {
     }
 }
 
-/// Rates and lifetimes from less than a day are marked in tables, and rows say from how short a time they come.
+/// Rates and lifetimes from less than a day are marked in tables, and rows have that time.
 #[test]
 fn extrapolated_figures_are_marked() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn a_refusal_says_its_cause_once() {
     assert_eq!(refusal.matches("raise it to 1.64 %").count(), 1, "{refusal}");
 }
 
-/// An array's lifetime comes from the trace's times, and is not said where these are not in order.
+/// An array's lifetime comes from the trace's times, and is absent if these are not in order.
 #[test]
 fn invalid_times_give_a_reason_instead_of_a_lifetime() {
     let folder = tempfile::tempdir().unwrap();

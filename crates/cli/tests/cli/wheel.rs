@@ -1,5 +1,5 @@
-//! The Python package, built as a wheel and installed into a virtual environment of its own. Needs the `.venv` that
-//! `run-tests` makes, and what `make test-wheel` installs there.
+//! The Python package, built as a wheel and installed into its own virtual environment. Needs the `.venv` that
+//! `run-tests` makes, and the packages that `make test-wheel` installs there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flashwise");
 
-/// Standard output of a command, or what went wrong.
+/// Returns the standard output of a command, or its error.
 fn output(command: &mut Command) -> Result<String, String> {
     let (out, err, code) = parts(command.output().map_err(|error| format!("{command:?}: {error}"))?);
     if code == 0 { Ok(out) } else { Err(format!("{command:?}\n{out}{err}")) }
 }
 
-/// The Python of an environment with the wheel, in which nothing is yet but that.
+/// Builds an environment with only the wheel; returns its Python.
 fn build() -> Result<PathBuf, String> {
     let (project, folder) = (project(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheel"));
     let tools = project.join(".venv/bin");
@@ -46,7 +46,7 @@ fn build() -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// The same, with the packages of the tests behind it. It is built once for all tests, even where that fails.
+/// Returns the Python of that environment, with the packages of the tests. It is built only once, even if that fails.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let prepared = || {
@@ -63,7 +63,7 @@ fn python() -> &'static Path {
     PYTHON.get_or_init(prepared).as_ref().unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// Runs a script of assertions in a folder of its own.
+/// Runs a script of assertions in its own folder.
 fn run(script: &str, arguments: &[&Path]) {
     let folder = TempDir::new().unwrap();
     let script = project().join("tests/wheel").join(script);
@@ -110,7 +110,7 @@ fn the_notebook_runs() {
     run("notebook.py", &[&project().join("docs/notebook.ipynb"), &project().join("traces")]);
 }
 
-/// Every public name has its types and docs, and none is there that is not.
+/// Every public name has types and docs, and the stubs have no other names.
 #[test]
 fn stubs_match_the_module() {
     run("stubs.py", &[&project().join("crates/python/python/flashwise/_flashwise.pyi")]);

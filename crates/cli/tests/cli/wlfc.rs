@@ -1,4 +1,4 @@
-//! WLFC served: what its users do with it.
+//! WLFC in service: typical operations of users.
 
 use std::os::unix::fs::FileExt;
 
@@ -26,7 +26,7 @@ fn command(client: &mut Client, kind: u16, offset: u64, length: u32) {
     assert_eq!(client.reply(0).unwrap().error, 0);
 }
 
-/// Random requests of all kinds, and what the volume holds then.
+/// Sends random requests of all kinds; returns the contents of the volume.
 fn work(client: &mut Client, seed: u64, requests: u64) -> Vec<u8> {
     let mut content = vec![0; (BLOCKS * BLOCK) as usize];
     let mut state = seed;

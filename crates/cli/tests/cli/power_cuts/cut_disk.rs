@@ -73,7 +73,7 @@ impl Export for CutDisk {
     }
 }
 
-/// The disks of one machine, which stay when it goes.
+/// The disks of one machine, which survive it.
 pub struct Disks {
     disks: Vec<Arc<CutDisk>>,
     server: Server,

@@ -16,18 +16,18 @@ use flashwise_testing::random::Random;
 use rustix::fs::OFlags;
 
 const BLOCK: usize = 4096;
-/// A file for each way to make a write durable, so that no thread flushes what another is about to change.
+/// A file for each way to make a write durable, so that no thread flushes pending changes of another.
 const FILES: [u64; 3] = [FSYNC, FDATASYNC, DSYNC];
 const FSYNC: u64 = 1;
 const FDATASYNC: u64 = 2;
 const DSYNC: u64 = 3;
 /// Blocks of each of these files, which are overwritten in place.
 const BLOCKS: u64 = 2048;
-/// Stands for the files that are replaced whole, each a place of its own.
+/// Represents files that are replaced as a whole; each is its own place.
 const REPLACED: u64 = 4;
 const REPLACED_FILES: u64 = 60;
 const REPLACED_BLOCKS_MAX: u64 = 16;
-/// Size of the file that is written and never flushed: several times the flash, whose log goes round.
+/// Size of the file that is never flushed: several times the flash, so that the log wraps.
 const NOISE_BLOCKS: u64 = 64 << 20 >> 12;
 /// Versions of one boot: more than it writes.
 const VERSIONS_OF_BOOT: u64 = 1_000_000_000;
@@ -48,7 +48,7 @@ fn main() {
     }
 }
 
-/// Fills a block so that each of its sectors tells what it is.
+/// Fills a block so that each of its sectors identifies itself.
 fn fill(block: &mut [u8], file: u64, place: u64, version: u64) {
     for (word, bytes) in [file << 32 | place, version].iter().cycle().zip(block.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.to_le_bytes());
@@ -69,7 +69,7 @@ fn version(block: &[u8], file: u64, place: u64) -> Result<u64, String> {
     }
 }
 
-/// Memory for O_DIRECT, and where it is aligned in there.
+/// Memory for O_DIRECT, and its first aligned byte.
 struct Aligned(Vec<u8>, usize);
 
 impl Aligned {
@@ -237,7 +237,7 @@ fn make_noise(directory: &Path, boot: u64) {
     }
 }
 
-/// Now and then nothing is flushed for a while, so that the power also fails long after the last flush.
+/// Sometimes pauses without flushes, so that the power also fails long after the last flush.
 fn pause(random: &mut Random) {
     if random.chance(100) {
         std::thread::sleep(Duration::from_millis(random.below(1000)));

@@ -117,7 +117,7 @@ impl Machine {
         self.told.iter().collect()
     }
 
-    /// The end of what the kernel and the first process said.
+    /// Returns the last output of the kernel and the first process.
     pub fn console(&self) -> String {
         let console = String::from_utf8_lossy(&std::fs::read(&self.console).unwrap()).into_owned();
         let lines: Vec<&str> = console.lines().collect();

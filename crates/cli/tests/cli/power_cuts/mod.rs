@@ -22,7 +22,7 @@ use promises::Promises;
 
 /// The log goes round several times.
 const FLASH_BYTES: u64 = 32 << 20;
-/// As small as an xfs may be.
+/// The minimum size of an xfs.
 const BACKEND_BYTES: u64 = 320 << 20;
 /// Where the server keeps its state.
 const STATE_BYTES: u64 = 16 << 20;
@@ -90,7 +90,10 @@ impl Trial {
         (step, Moment { stage, after: longest * self.random.below(1000) as f64 / 1000.0 })
     }
 
-    /// Boots the guest, until the moment or until it turns itself off. `Err` is what it lost.
+    /// Boots the guest, until the moment or until it turns itself off.
+    ///
+    /// # Errors
+    /// The lost data.
     fn boot(&mut self, step: &'static str, moment: Option<&Moment>) -> Result<String, String> {
         self.boots += 1;
         self.promises.forget_what_was_read();

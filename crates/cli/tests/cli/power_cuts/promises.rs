@@ -54,7 +54,7 @@ impl Promises {
         }
     }
 
-    /// The machine starts anew.
+    /// The machine restarts.
     pub fn forget_what_was_read(&mut self) {
         self.found.clear();
     }

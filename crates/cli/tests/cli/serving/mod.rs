@@ -10,7 +10,7 @@ use flashwise_testing::waiting::wait_until;
 
 use crate::common::{flashwise, succeed};
 
-/// A configuration in a directory of its own, with a volume `v` on `disk.img` and `cache.img`.
+/// A configuration in its own directory, with a volume `v` on `disk.img` and `cache.img`.
 pub struct Setting {
     pub directory: tempfile::TempDir,
 }
@@ -80,7 +80,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it in `folder`, where `log` is what it says, and waits until it serves.
+    /// Starts it in `folder`, with its output in `log`, and waits until it serves.
     pub fn start(folder: &Path, arguments: &[&str]) -> Server {
         Server::run(folder, flashwise(folder, arguments))
     }
@@ -109,7 +109,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM: it ends by itself, in order. Everything that it said.
+    /// Ends it by SIGTERM and a clean shutdown. Returns its whole output.
     pub fn end(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
