@@ -268,20 +268,18 @@ fn an_ssd_that_cannot_be_is_refused() {
     assert_eq!(
         refused(FtlConfig { over_provision: 0.005, ..config.clone() }),
         "over-provisioning of 0.5 % of 100000 pages leaves 1 spare erase units of 512 pages, expected at least 2: 1 in \
-         reserve and \
-         one that is being written; raise it to 0.87 %, or make the device larger or its units smaller"
+         reserve and an open one. To fit, raise it to 0.87 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { over_provision: 0.0087, ..config.clone() }).expect("what the message says is enough");
     assert_eq!(
         refused(FtlConfig { reserve_units: 20, ..config.clone() }),
         "over-provisioning of 7 % of 100000 pages leaves 13 spare erase units of 512 pages, expected at least 21: 20 \
-         in reserve and \
-         one that is being written; raise it to 10.6 %, or make the device larger or its units smaller"
+         in reserve and an open one. To fit, raise it to 10.6 %, or make the device larger or its units smaller"
     );
     Ftl::new(FtlConfig { reserve_units: 20, over_provision: 0.106, ..config.clone() }).expect("so it is here");
     // An option accepts at most 100 %.
     let large = refused(FtlConfig::new(512, 512, 0.5));
-    assert!(large.ends_with("one that is being written; make the device larger or its units smaller"), "{large}");
+    assert!(large.ends_with("and an open one. To fit, make the device larger or its units smaller"), "{large}");
     assert_eq!(refused(FtlConfig::new(0, 512, 0.07)), "logical pages: found 0, expected at least 1");
     assert_eq!(refused(FtlConfig::new(512, 0, 0.07)), "pages of an erase unit: found 0, expected at least 1");
     assert_eq!(
