@@ -259,7 +259,7 @@ fn tables_mark_runs_behind_a_rule() {
 fn lru_stands_beside_the_answer_only_where_that_is_a_trade() {
     let told = |hits, writes| {
         let rows = [("arc", 512, 300, 800), ("lru", 512, hits, writes)];
-        say(400, &rows)[3].contains("; lru writes ")
+        say(400, &rows)[3].contains(". With lru: ")
     };
     assert_eq!([told(285, 720), told(290, 761), told(250, 900)], [true, false, false]);
 }
