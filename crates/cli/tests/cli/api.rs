@@ -66,7 +66,7 @@ fn check_config_names_file_and_key_of_errors() {
         ),
         (
             api("listen = '127.0.0.1:0'"),
-            "3: [api] listen: found '127.0.0.1:0' without a token-file, so that every user",
+            "3: [api] listen: found '127.0.0.1:0' without a token-file, so every user",
         ),
         (api("listen = '127.0.0.1:0'\ntoken-file = 'empty'"), "4: [api] token-file: found empty, which is empty"),
         (

@@ -290,7 +290,7 @@ fn sessions_end_whose_right_is_changed_while_the_server_runs() {
     let told = "Over iSCSI, mail is for no initiator; over NBD, it is for only tls:client (read-only) and tls:server.";
     assert_eq!(does[0], told);
     for line in [
-        "127.0.0.1 with the certificate of client has it open; its session ends, and it may come again.",
+        "127.0.0.1 with the certificate of client has it open; its session ends, and it can log in again.",
         "127.0.0.1 with the certificate of backup, db.example has it open, and is disconnected.",
     ] {
         assert!(does.contains(&line), "{does:#?}");

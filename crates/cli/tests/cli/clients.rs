@@ -126,7 +126,7 @@ h.shutdown()
         // From now on every write reaches the backend, and changing that is refused.
         let set = ["set", "v", "write-mode=write-back", "--api", &setting.api()];
         let refused = crate::common::fail(setting.directory.path(), &set, 2);
-        assert!(refused.contains("write-mode: the volume is without its flash"), "{refused}");
+        assert!(refused.contains("write-mode: the volume has no flash"), "{refused}");
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, text(&setting.path("disk.img"))]);
         server.end();
     }

@@ -378,5 +378,5 @@ fn a_cache_is_wiped_after_its_contents_were_shown() {
     // Something else.
     std::fs::write(setting.path("other.img"), content(3)).unwrap();
     let (_, error) = setting.fails(&["wipe", "--flash", "other.img", "--yes", "--discard-dirty"], 2);
-    assert!(error.contains("something that is not a cache"), "{error}");
+    assert!(error.contains("found data that is not a cache"), "{error}");
 }

@@ -262,7 +262,7 @@ fn permanent_errors_exit_with_2_and_name_the_volume() {
     std::fs::write(path.join("foreign.img"), vec![7; 4 << 20]).unwrap();
     std::fs::File::create(path.join("other.img")).unwrap().set_len(8 << 20).unwrap();
     let name = "volume 'disk': ";
-    refused(with("--api", "127.0.0.1:0"), 2, "--api: found '127.0.0.1:0' without a token-file, so that every user");
+    refused(with("--api", "127.0.0.1:0"), 2, "--api: found '127.0.0.1:0' without a token-file, so every user");
     let token = |arguments, file: &str| [arguments, vec!["--api-token-file".to_owned(), file.to_owned()]].concat();
     refused(
         token(with("--api", "0.0.0.0:0"), "empty"),

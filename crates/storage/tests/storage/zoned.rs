@@ -239,7 +239,7 @@ fn write_pointers_of_buckets_are_where_their_headers_say() {
     flash.zoned().unwrap().look_again().unwrap();
     let report = check(&*flash, None, true, &|_| ()).unwrap();
     let expected = format!(
-        "Bucket {}: the device's write pointer is at page {}, what counts there ends at page {}.",
+        "Bucket {}: the device's write pointer is at page {}, its valid data ends at page {}.",
         written - 2,
         end / 4096 + 1,
         end / 4096

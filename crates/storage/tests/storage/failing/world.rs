@@ -475,7 +475,7 @@ impl World {
         match volume.detach().map_err(|error| error.to_string()) {
             Ok(0) => Ok(()),
             Ok(lost) => Err(format!("a detach loses {lost} blocks, lost {:?}", volume.status().lost_blocks)),
-            Err(error) if error.contains("stop the server") => {
+            Err(error) if error.contains("Stop the server") => {
                 drop(volume);
                 self.restart()
             }

@@ -223,7 +223,7 @@ fn a_flash_that_was_dead_for_a_start_begins_anew_when_it_works_again() {
         // One that is not there is done without where that is said.
         (setting.config.flash, setting.config.flash_size_bytes) = (setting.directory.path().join("none"), None);
         let refusal = Volume::open(setting.config.clone(), &|_, _| ()).err().expect("it is not there").to_string();
-        assert!(refusal.contains("or start without it by --discard-cache v"), "{refusal}");
+        assert!(refusal.contains("or start without it with --discard-cache v"), "{refusal}");
         setting.config.discard_cache = true;
         assert!(Volume::open(setting.config.clone(), &|_, _| ()).unwrap().1.without_flash);
     }

@@ -62,8 +62,8 @@ fn a_damaged_record_is_refused_until_the_flash_is_detached() {
     let error = error.to_string();
     let starts = "volume 'v': the backend's record of its cache is permanently damaged (";
     assert!(error.starts_with(starts) && error.contains("extended attribute user.flashwise.cache: found "), "{error}");
-    assert!(error.contains("run 'flashwise detach' with backend and flash"), "{error}");
-    assert!(error.ends_with("by --discard-cache v"), "{error}");
+    assert!(error.contains("Run 'flashwise detach' with backend and flash"), "{error}");
+    assert!(error.ends_with("use --discard-cache v"), "{error}");
     assert_eq!(setting.detach().unwrap(), Detached::Now { destaged_blocks: 4 });
     let (volume, opened) = setting.open();
     assert!(opened.detached && read(&volume) == 7, "{opened:?}");
@@ -130,7 +130,7 @@ fn a_record_with_any_wrong_byte_is_refused_or_says_the_same() {
                 volume.close().unwrap();
             }
             Err(error) => {
-                assert!(error.is_permanent() && error.to_string().contains("is damaged"), "byte {at}: {error}");
+                assert!(error.is_permanent() && error.to_string().contains("damaged ("), "byte {at}: {error}");
                 setting.set_record(&whole);
                 refused += 1;
             }

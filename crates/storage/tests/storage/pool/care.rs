@@ -285,7 +285,7 @@ fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
         let unwritten = disks_of(&pool, "thick").into_iter().filter(|(_, disk)| *disk == 2).count() * 64;
         let expected =
-            format!("{unwritten} KiB of thick, which is thick, were not written yet: they lose their reserved space");
+            format!("{unwritten} KiB of thick, which is thick, were never written: they lose their reserved space");
         assert!(unwritten > 0 && plan.does[2].starts_with(&expected), "{plan:?}");
         // Dirty blocks are only on the flash.
         let newer = plan.does.iter().any(|line| line.starts_with("Dirty blocks of the disk in the cache are lost too"));
@@ -297,7 +297,7 @@ fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
             let told = (status.logical_disks[0].lost_bytes, status.logical_disks[0].missing_bytes);
             assert_eq!(told, (lost.len() as u64 * CHUNK, 0));
             let warned = status.warning.unwrap_or_default();
-            assert!(warned.contains("of logical disks are lost: they answer with an error"), "{warned}");
+            assert!(warned.contains("of logical disks are lost: reads fail"), "{warned}");
             let disk = pool.logical("a").unwrap();
             for at in (0..MIB).step_by(CHUNK as usize) {
                 let answer = ask(&disk, Operation::Read, at + 4096, 4096, Vec::new());

@@ -247,7 +247,7 @@ fn a_disk_that_cannot_be_read_at_a_start_is_missing() {
     let error = open(false).err().unwrap().to_string();
     assert!(error.contains("bad.img: bad sector; if the disk is gone, set degraded = true"), "{error}");
     let (pool, opened) = open(true).unwrap();
-    assert!(opened.notes.iter().any(|note| note.contains("bad.img cannot be read and is left out")), "{opened:?}");
+    assert!(opened.notes.iter().any(|note| note.contains("bad.img cannot be read and is ignored")), "{opened:?}");
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Missing);
     pool.close().unwrap();
     drop(pool);
@@ -432,7 +432,7 @@ fn losses_of_one_logical_disk_do_not_affect_others() {
     assert_eq!(pool.status().state, PoolState::Ok);
     // A flush of the pool reports all of them.
     let error = pool.flush().unwrap_err().to_string();
-    assert!(error.contains("blocks wait in memory for a place"), "{error}");
+    assert!(error.contains("blocks wait in memory for space"), "{error}");
     let status = pool.status();
     let waiting: Vec<_> = status.logical_disks.iter().map(|disk| (disk.unwritten_blocks, disk.lost_bytes)).collect();
     assert_eq!(waiting, [(1, 0), (0, 0), (0, 0)]);
@@ -530,7 +530,7 @@ fn lost_blocks_name_their_logical_disk() {
         || pool.status().logical_disks.into_iter().map(|disk| (disk.lost_bytes, disk.lost_blocks)).collect::<Vec<_>>();
     assert_eq!(told(), [(0, vec![]), (4096, vec![at / 4096])]);
     let warning = pool.status().warning.unwrap();
-    assert!(warning.contains("4 KiB of logical disks are lost") && warning.ends_with("written anew (b)"), "{warning}");
+    assert!(warning.contains("4 KiB of logical disks are lost") && warning.ends_with("new data is written there (b)"), "{warning}");
     let lost = |name| {
         let runs = pool.map_of(name).unwrap().into_iter().filter(|run| run.lost);
         runs.map(|run| (run.offset_bytes, run.length_bytes)).collect::<Vec<_>>()

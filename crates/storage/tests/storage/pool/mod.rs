@@ -275,7 +275,7 @@ fn a_copy_of_a_disk_is_refused_beside_it_and_a_disk_of_another_pool_too() {
     assert!(refusal(&twice, false).contains("are the same disk"), "{}", refusal(&twice, false));
     let other = three();
     let mixed = [disks[0].clone(), other[1].clone(), disks[2].clone()];
-    assert!(refusal(&mixed, true).contains("of another of the same name"), "{}", refusal(&mixed, true));
+    assert!(refusal(&mixed, true).contains("of another pool with that name"), "{}", refusal(&mixed, true));
     let error = Metadata::open("tonk", disks.clone(), false, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("is a disk of pool 'tank', expected 'tonk'"), "{error}");
     let blank: Vec<Arc<dyn Disk>> = vec![Arc::new(MemoryDisk::new(2 * MIB))];
@@ -401,7 +401,7 @@ fn a_disk_that_fails_does_not_stop_the_others() {
     assert_eq!(seen(&metadata), expected, "the start has brought it up to date");
     *failing.1.lock().unwrap() = true;
     let error = metadata.commit(&[Change::Cache(vec![1])]).unwrap_err().to_string();
-    assert!(error.contains("no disk takes changes"), "{error}");
+    assert!(error.contains("no disk accepts changes"), "{error}");
 }
 
 /// The error of an operator's change names the failure, and the pool once.
