@@ -64,10 +64,7 @@ fn check_config_names_file_and_key_of_errors() {
             api(&format!("listen = 'unix:{long}'")),
             &format!("3: [api] listen: found {long}, a path of 120 bytes; expected at most 107 for a socket"),
         ),
-        (
-            api("listen = '127.0.0.1:0'"),
-            "3: [api] listen: found '127.0.0.1:0' without a token-file, so every user",
-        ),
+        (api("listen = '127.0.0.1:0'"), "3: [api] listen: found '127.0.0.1:0' without a token-file, so every user"),
         (api("listen = '127.0.0.1:0'\ntoken-file = 'empty'"), "4: [api] token-file: found empty, which is empty"),
         (
             api("listen = '0.0.0.0:0'\ntoken-file = 'short'"),

@@ -4,8 +4,9 @@
 //! through workload sampling. MSST 2016.
 //!
 //! Requests pass through the engine as in a volume. They wait if too much is in progress, but reads may pass changes of
-//! other blocks. Transfers queue at their devices, first come, first served. So blocks stay dirty until their write-back
-//! ends, and writers are slowed as by a server. Discards and memory take no time, and flushes none of their own.
+//! other blocks. Transfers queue at their devices, first come, first served. So blocks stay dirty until their
+//! write-back ends, and writers are slowed as by a server. Discards and memory take no time, and flushes none of their
+//! own.
 //!
 //! All data is zeroes, and takes no memory.
 

@@ -34,7 +34,8 @@ impl Lirs2 {
         Some([at.next()?, at.next()?])
     }
 
-    /// Returns the position of R_max2: the deepest instance 2 of a LIR block, which is the deepest of all its instances.
+    /// Returns the position of R_max2: the deepest instance 2 of a LIR block, which is the deepest of all its
+    /// instances.
     fn rmax2(&self) -> Option<usize> {
         self.stack.iter().position(|instance| self.lir.contains(&instance.block))
     }

@@ -530,7 +530,10 @@ fn lost_blocks_name_their_logical_disk() {
         || pool.status().logical_disks.into_iter().map(|disk| (disk.lost_bytes, disk.lost_blocks)).collect::<Vec<_>>();
     assert_eq!(told(), [(0, vec![]), (4096, vec![at / 4096])]);
     let warning = pool.status().warning.unwrap();
-    assert!(warning.contains("4 KiB of logical disks are lost") && warning.ends_with("new data is written there (b)"), "{warning}");
+    assert!(
+        warning.contains("4 KiB of logical disks are lost") && warning.ends_with("new data is written there (b)"),
+        "{warning}"
+    );
     let lost = |name| {
         let runs = pool.map_of(name).unwrap().into_iter().filter(|run| run.lost);
         runs.map(|run| (run.offset_bytes, run.length_bytes)).collect::<Vec<_>>()
