@@ -149,7 +149,7 @@ impl Api {
         &self.address
     }
 
-    /// Replaces the tokens and ends all sessions of browsers.
+    /// Replaces the tokens, and ends all sessions of browsers if they differ.
     pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
         // The address is numeric, so no name server is needed.
         tokens.check(&self.address.resolved().unwrap_or_default())?;

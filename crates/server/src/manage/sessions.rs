@@ -28,7 +28,7 @@ pub const ADDRESS_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// Most pages that are signed in, and most addresses that can be opened; the oldest goes first.
 const SECRETS_MAX: usize = 256;
 
-/// Since when each random number counts, its right and its owner, by hash.
+/// Issued random numbers, by their hashes: time of issue, permission, name of the owner.
 type Given = HashMap<String, (SystemTime, Right, String)>;
 
 /// A permission.
@@ -66,7 +66,7 @@ impl Secrets {
         since.elapsed().is_ok_and(|age| age < self.lifetime)
     }
 
-    /// A new one, which counts by the hash that `hash` makes of it.
+    /// Issues a number, and stores its hash.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -116,7 +116,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// The sessions of a server with these tokens: those in the file, if there is one.
+    /// Creates the sessions of a server with these tokens: those in the file, if any.
     pub fn new(tokens: Tokens, file: Option<PathBuf>) -> Sessions {
         // A file that cannot be read costs a sign-in.
         let kept = file.as_deref().and_then(|file| kept::read::<Kept>(file, "sessions").ok().flatten());
@@ -126,7 +126,7 @@ impl Sessions {
         Sessions { name, tokens: RwLock::new(tokens), begun, addresses, file }
     }
 
-    /// Writes the file. A file that cannot be written costs a sign-in after a restart.
+    /// Writes the file. A failure costs a sign-in after a restart.
     fn keep(&self) {
         if let Some(file) = &self.file {
             let kept = Kept { name: self.name.clone(), begun: self.begun.given.lock().clone() };
@@ -134,7 +134,7 @@ impl Sessions {
         }
     }
 
-    /// A hash of a random number and the tokens.
+    /// Returns the hash of a random number and the tokens.
     fn hash(&self, secret: &str) -> String {
         let Tokens { change, read } = &*self.tokens.read();
         let text = [Some(secret), change.as_deref(), read.as_deref()].map(Option::unwrap_or_default).join("\0");
@@ -190,7 +190,7 @@ impl Sessions {
         pairs.filter(|&(name, _)| name == self.name).map(|(_, cookie)| cookie)
     }
 
-    /// Signs every page out if the tokens are others than before.
+    /// Ends all sessions if the tokens differ from the current ones.
     pub fn change_tokens(&self, tokens: Tokens) {
         if *self.tokens.read() == tokens {
             return;
