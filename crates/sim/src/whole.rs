@@ -51,7 +51,7 @@ impl WholeRun<'_> {
         let charged = Charged { log, ssd, trim, waited_writes: 0, flash_flushes: 0, backend_flushes: 0 };
         let mut run = match waits {
             Some((model, arrivals)) => Driver::InTime(Box::new(InTime::new(charged, trim, model, arrivals))),
-            None => Driver::AtOnce(CacheRun::of(charged)),
+            None => Driver::AtOnce(Box::new(CacheRun::of(charged))),
         };
         let mut stretches = Stretches::new(counting, trace.len());
         let mut pace = RequestPace::new(progress, requests.len(), trace.len() as u64);
@@ -82,7 +82,7 @@ impl WholeRun<'_> {
 
 /// The driver of a cache: without times its steps are done at once.
 enum Driver {
-    AtOnce(CacheRun<Charged>),
+    AtOnce(Box<CacheRun<Charged>>),
     InTime(Box<InTime<Charged>>),
 }
 

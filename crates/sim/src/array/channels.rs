@@ -157,9 +157,7 @@ mod tests {
     fn a_flush_waits_for_its_turn_at_each_device() {
         let mut slc = channels("slc:channels=2,devices=2");
         assert_eq!(slc.flush(7), 7);
-        for block in [2, 4, 6] {
-            slc.access(block, Op::Write, 10_000);
-        }
+        assert_eq!([2, 4, 6].map(|block| slc.access(block, Op::Write, 10_000)), [210_000, 210_000, 410_000]);
         assert_eq!(slc.flush(20_000), 210_000);
         assert_eq!(slc.work_ns(), [600_000, 0]);
     }
