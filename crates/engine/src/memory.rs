@@ -31,7 +31,7 @@ impl Memory {
         Memory::with_blank(frames, 0)
     }
 
-    /// Allocates zeroed frames; the first `blank` share their bytes. For simulations, whose data is all zeroes.
+    /// Allocates zeroed frames. The first `blank` share their bytes, for simulations, whose data is all zeroes.
     pub fn with_blank(frames: usize, blank: usize) -> Memory {
         assert!(frames > 0 && blank <= frames, "memory of no frames");
         let layout = Memory::layout(frames - blank.saturating_sub(1));

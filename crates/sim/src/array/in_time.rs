@@ -58,9 +58,9 @@ pub(crate) struct InTime<C: Cache<Step = Step>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The transfer with this tag ends.
+    /// A transfer ends. The value is its tag.
     Ends(u64),
-    /// The answer that was paused as this event is given.
+    /// A paused answer is given.
     Answers,
 }
 
