@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `budget.rs` | its budget of flash writes |
 //! | `config.rs` | what it is made of |
+//! | `state.rs` | its states, and the transitions between them |
 //! | `devices.rs` | its devices, opened and paired |
-//! | `detaching.rs` | giving the flash up |
+//! | `pair.rs` | its flash, with the records of its cache |
+//! | `detaching.rs`, `unwritten.rs` | giving the flash up |
 //! | `opening.rs` | opening it, with or without its flash |
 //! | `ending.rs` | its last moments |
-//! | `mending.rs` | finding the cache again where something failed that it relies on |
+//! | `recovery.rs` | recovery after a failure of a device |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
 //! | `reads.rs` | what became of reads of a part of it |
@@ -18,7 +20,6 @@
 //! | `write_account.rs` | what was written to its flash, per day and over the flash's life |
 
 mod budget;
-mod changing;
 mod config;
 mod detaching;
 mod devices;
@@ -26,27 +27,29 @@ mod ending;
 mod error;
 mod extents;
 mod guests;
-mod mending;
 mod opening;
 mod pacer;
+mod pair;
 mod reads;
+mod recovery;
 mod remaining;
 mod requests;
+mod state;
 mod status;
+mod unwritten;
 mod write_account;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use flashwise_core::cache::settings::{Devices, SettingError, Settings};
 use flashwise_core::cache::{LogCache, Mode};
 use flashwise_core::filter::Client;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 
-use crate::attach::{Attachment, BackendSide};
 use crate::disk::health::Health;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
@@ -70,13 +73,17 @@ pub(crate) use self::opening::Opening;
 pub use self::opening::{Opened, Storage};
 pub use self::reads::{Part, ReadFigures};
 
+use self::budget::{Budget, keep_account};
+use self::config::devices;
+use self::detaching::{Detach, decide};
 use self::devices::open_flash;
 use self::extents::overlay;
-use self::opening::{Pair, size_of};
+use self::opening::{Parts, size_of};
 use self::pacer::Pacer;
-use self::remaining::Remaining;
-use self::requests::Waiting;
-use self::write_account::WriteAccount;
+use self::pair::Pair;
+use self::recovery::{Rounds, find_again};
+use self::requests::Queue;
+use self::state::{State, Without};
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
@@ -93,35 +100,13 @@ const EXTENT_BLOCKS: u64 = 65_536;
 
 struct Inner {
     engine: Box<dyn Driver>,
-    waiting: VecDeque<Waiting>,
-    /// Requests wait, because the engine is about to be replaced or stopped.
-    frozen: bool,
-    closed: bool,
-    /// Where in its life the volume is; whether a device fails is asked of the devices.
-    state: VolumeState,
+    state: State,
+    queue: Queue,
+    rounds: Rounds,
     failed_requests: u64,
-    /// True if it was decided what becomes of a flash that failed.
-    flash_given_up: bool,
-    /// Since when the flash cannot be read at all while something waits for that.
-    unread_since: Option<Instant>,
-    /// What was counted before the flash was given up.
-    given_up: Option<Box<VolumeStatus>>,
-    /// Time that requests which change something waited for before they were begun, as too much was under way.
-    held_back_us: u64,
     /// Of the backend.
     load: Load,
-    /// Of a detach, once nothing waits in RAM any more.
-    remaining: Option<Remaining>,
-    /// About the last detach or attach that an operator asked for; a part of the state's reason.
-    remark: Option<String>,
-    /// When and how many times the cache was found again, within a [`TICK`].
-    mended: Option<(Instant, u32)>,
-    /// When that began which had it found again, and when it was so last.
-    mending: Option<(Instant, Instant)>,
-    /// Requests that failed with the flash, until that is decided.
-    held: Vec<(Request, Done)>,
-    /// Of the flash; none without one.
-    account: Option<WriteAccount>,
+    budget: Budget,
     /// Of the flash and of the backend.
     health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
@@ -136,18 +121,13 @@ pub struct Volume {
     inner: vital::Mutex<Inner>,
     /// Something ended, so that the engine may be idle.
     ended: vital::Condvar,
-    /// A disk of no bytes for a volume without flash.
-    flash: Arc<dyn Disk>,
+    pair: Pair,
     backend: Arc<dyn Disk>,
     /// Held while the flash is being given up, which one thread does at a time.
     detaching: Mutex<()>,
     /// The backend's.
     identity: [u8; 16],
-    /// None for a volume without flash.
-    attachment: Mutex<Option<Attachment>>,
     guests: Guests,
-    /// Where the backend keeps what it knows of its cache.
-    side: Box<dyn BackendSide>,
     latencies: Latencies,
     pacer: OnceLock<Pacer>,
     /// What another policy or size would do; none for a volume without flash, or whose flash has no log.
@@ -159,30 +139,21 @@ pub struct Volume {
 }
 
 impl Volume {
-    fn start(config: VolumeConfig, mut engine: Box<dyn Driver>, pair: Pair) -> Result<Arc<Volume>, VolumeError> {
-        let Pair { flash, attachment, account, storage } = pair;
+    fn start(config: VolumeConfig, parts: Parts) -> Result<Arc<Volume>, VolumeError> {
+        let Parts { mut engine, flash, attachment, account, storage, without } = parts;
         engine.set_backend(storage.disk.clone());
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
         let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
+        let has_failed = engine.has_flash_failed();
         let inner = Inner {
             engine,
-            waiting: VecDeque::new(),
-            frozen: false,
-            closed: false,
-            state: VolumeState::Ok,
+            state: State::new(without, has_failed),
+            queue: Queue::default(),
+            rounds: Rounds::default(),
             failed_requests: 0,
-            flash_given_up: false,
-            unread_since: None,
-            given_up: None,
-            held_back_us: 0,
             load: Load::default(),
-            remaining: None,
-            remark: None,
-            mended: None,
-            mending: None,
-            held: Vec::new(),
-            account,
+            budget: Budget::new(account, config.drive_writes_per_day),
             health: Default::default(),
             recorder: None,
         };
@@ -193,16 +164,14 @@ impl Volume {
             ended: vital::Condvar::default(),
             transfers: OnceLock::new(),
             detaching: Mutex::default(),
-            attachment: Mutex::new(attachment),
             guests: Guests::new(config.cache.filter()),
-            side: storage.side,
+            pair: Pair::new(flash, attachment, storage.side),
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
             what_if,
             untold: Arc::default(),
             opened: time::now(),
             stop: Mutex::new(Some(stop)),
-            flash,
             backend: storage.disk,
             identity: storage.identity.id,
             config,
@@ -210,7 +179,7 @@ impl Volume {
         let error = |error| VolumeError::Flash { volume: volume.config.whose(), error };
         let started = volume.make_transfers().map_err(error)?;
         assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
-        volume.keep_account();
+        keep_account(&volume);
         let weak = Arc::downgrade(&volume);
         let pacer = Pacer::start(weak.clone(), &volume.config.name).map_err(error)?;
         assert!(volume.pacer.set(pacer).is_ok(), "a pacer is started once");
@@ -229,7 +198,7 @@ impl Volume {
                 let _ = vital::spawn("end of volume", move || drop(volume));
             }
         });
-        let disks: Vec<Arc<dyn Disk>> = vec![self.flash.clone(), self.backend.clone()];
+        let disks: Vec<Arc<dyn Disk>> = vec![self.pair.flash.clone(), self.backend.clone()];
         if self.config.backend_delay_us == 0 {
             return transfers(disks, Method::Automatic, completed);
         }
@@ -270,7 +239,17 @@ impl Volume {
         lost.unwrap_or_default().into_iter().map(u64::from).collect()
     }
 
-    /// What state it is in, and why, as [`status`](Self::status) has it.
+    /// Returns the blocks whose only copy was lost or cannot be read, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        self.lock().engine.lost_blocks()
+    }
+
+    /// Returns its status.
+    pub fn status(&self) -> VolumeStatus {
+        status::status(self)
+    }
+
+    /// Returns its state and the reason, as [`status`](Self::status) has it.
     pub(crate) fn state(&self) -> (VolumeState, Option<String>) {
         status::state(&self.lock())
     }
@@ -301,45 +280,95 @@ impl Volume {
     }
 
     /// Changes settings of the cache while it runs.
+    pub fn change(&self, settings: &Settings) -> Result<(), SettingError> {
+        self.with_settings(settings, LogCache::change)
+    }
+
+    /// Refuses settings that [`change`](Self::change) would refuse.
+    pub fn check_change(&self, settings: &Settings) -> Result<(), SettingError> {
+        self.with_settings(settings, |cache, settings, devices| cache.check_change(settings, devices))
+    }
+
+    fn with_settings(
+        &self,
+        settings: &Settings,
+        perform: impl FnOnce(&mut LogCache, &Settings, &Devices) -> Result<(), SettingError>,
+    ) -> Result<(), SettingError> {
+        let mut inner = self.lock();
+        let of_buckets = self.config.layout == Layout::Wlfc;
+        let Some(cache) = inner.engine.log_mut().filter(|_| !of_buckets) else {
+            let key = settings.names().next().unwrap_or_default().to_owned();
+            let problem = format!("a volume of layout {} has no settings that can be changed", Layout::Wlfc.name());
+            return Err(SettingError { key, problem });
+        };
+        let devices = devices(&self.config, &cache.config().geometry, self.size());
+        perform(cache, settings, &devices)
+    }
+
+    /// Makes all answered changes durable. The next flush of a client reports a failure, too.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.begin_flush().recv().map_err(|_| Error::ShuttingDown)?.map(drop)
+    }
+
+    /// Flushes, records a clean shutdown, and ends the volume. Further requests fail.
+    pub fn close(&self) -> Result<(), VolumeError> {
+        ending::close(self)
+    }
+
+    /// Writes everything back and gives the cache up. Afterwards the backend has all data, and the volume continues
+    /// without its flash. If that fails, the volume keeps its flash, unless the contents of the flash are no longer
+    /// valid.
+    ///
+    /// A failed flash is given up once the backend has all flushed data. Blocks that were answered since may be lost:
+    /// they cannot be read, and no flush succeeds, until they are written anew. Returns their number.
+    pub fn detach(&self) -> Result<usize, VolumeError> {
+        let volume = &self.config.name;
+        Detach::run(self, Without::DETACHED).inspect_err(
+            |error| tracing::error!(event = "detach-failed", volume, %error, "the flash is not detached"),
+        )?;
+        let lost_blocks = self.lock().engine.lost_blocks().len();
+        tracing::info!(
+            event = "detached",
+            volume,
+            lost_blocks,
+            "the volume is detached and continues without its flash"
+        );
+        Ok(lost_blocks)
+    }
+
+    /// Ends a detach: the next start uses the flash of the configuration again. This run continues without it.
+    ///
+    /// # Errors
+    /// The volume is not detached, or its record cannot be written.
+    pub fn attach(&self) -> Result<(), VolumeError> {
+        let _only = self.detaching.lock();
+        let volume = || self.config.whose();
+        let is_detached = matches!(self.lock().state.without(), Some(Without::Detached { .. }));
+        if !is_detached {
+            return Err(VolumeError::NotDetached { volume: volume() });
+        }
+        self.pair
+            .attach_again()
+            .map_err(|error| VolumeError::Backend { volume: volume(), error: io::Error::other(error.to_string()) })?;
+        self.lock().state.set_without(Without::Detached { attaches: true });
+        Ok(())
+    }
+
+    /// Changes the cache while it runs.
     pub fn with_cache<T>(&self, change: impl FnOnce(&mut LogCache) -> T) -> T {
         change(self.lock().engine.log_mut().expect("the volume has a log"))
     }
 
-    /// Waits until nothing is under way and holds requests back.
-    fn freeze(&self) -> vital::MutexGuard<'_, Inner> {
-        let mut inner = self.lock();
-        inner.frozen = true;
-        inner.engine.set_calm(true);
-        while inner.engine.running() > 0 {
-            let timed_out;
-            (inner, timed_out) = self.ended.wait_timeout(&self.inner, inner, TICK);
-            if timed_out {
-                // Who does what is due once in a while may be who waits here.
-                inner.engine.look(time::now_us());
-                self.dispatch(inner);
-                inner = self.lock();
-            }
-        }
-        inner
-    }
-
-    fn thaw(&self, mut inner: vital::MutexGuard<'_, Inner>) {
-        inner.frozen = false;
-        inner.engine.set_calm(false);
-        self.admit_waiting(&mut inner);
-        self.dispatch(inner);
-    }
-
     /// True if it has a flash, which was not detached.
     pub fn has_flash(&self) -> bool {
-        !self.config.flash.as_os_str().is_empty() && !self.lock().state.is_without_flash()
+        self.lock().state.without().is_none()
     }
 
     /// True if the flash may have what was written and the backend has not.
     pub(crate) fn writes_back_to_flash(&self) -> bool {
         let inner = self.lock();
         let writes_back = inner.engine.log().is_none_or(|cache| cache.config().mode == Mode::WriteBack);
-        writes_back && !self.config.flash.as_os_str().is_empty() && !inner.state.is_without_flash()
+        writes_back && inner.state.without().is_none()
     }
 
     /// True if every change is refused, because the flash has failed and the volume does not go on without it.
@@ -352,7 +381,7 @@ impl Volume {
         if !self.has_flash() {
             return Ok(());
         }
-        wipe::clear(&*self.flash)
+        wipe::clear(&*self.pair.flash)
     }
 
     /// Clears the flash that was detached from this volume, durably, if it still holds the cache.
@@ -360,7 +389,8 @@ impl Volume {
     /// # Errors
     /// The flash cannot be opened or written.
     pub fn clear_detached_flash(&self) -> io::Result<()> {
-        if self.lock().state != VolumeState::Detached || !self.config.flash.exists() {
+        let without = self.lock().state.without();
+        if !matches!(without, Some(Without::Detached { .. })) || !self.config.flash.exists() {
             return Ok(());
         }
         // The volume has let go of it.
@@ -371,19 +401,13 @@ impl Volume {
         }
     }
 
-    /// Does something to the pair; nothing where there is no flash.
-    fn with_attachment(&self, work: impl FnOnce(&mut Attachment) -> io::Result<()>) -> io::Result<()> {
-        self.attachment.lock().as_mut().map_or(Ok(()), work)
-    }
-
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in
     /// which it does.
     pub fn allow_dirty(&self) -> Result<(), VolumeError> {
-        if self.lock().state.is_without_flash() {
+        if !self.has_flash() {
             return Ok(());
         }
-        let allowed = self.with_attachment(|attachment| attachment.allow_dirty(&*self.flash, &*self.side));
-        allowed.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
+        self.pair.allow_dirty().map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
 
     /// Lets the volume's own thread see what became of the flash.
@@ -429,9 +453,7 @@ impl Volume {
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
-        let attached = !self.lock().state.is_without_flash();
-        let set = |attachment: &mut Attachment| attachment.set_volume_bytes(&*self.flash, size_bytes);
-        let written = if attached { self.with_attachment(set) } else { Ok(()) };
+        let written = if self.has_flash() { self.pair.set_volume_bytes(size_bytes) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
@@ -491,31 +513,30 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
             Err(RecvTimeoutError::Disconnected) => break,
         };
         let Some(volume) = volume.upgrade() else { break };
-        volume.mend();
-        volume.go_on_without_flash();
+        find_again(&volume);
+        decide(&volume);
         if asked {
             continue;
         }
         volume.follow_backend();
-        volume.keep_account();
+        keep_account(&volume);
         // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
-        let waits = volume.lock().engine.has_postponed() && superblock_pages(&*volume.flash).is_err();
+        let unread = volume.lock().engine.has_postponed() && superblock_pages(&*volume.pair.flash).is_err();
         let mut inner = volume.lock();
-        inner.unread_since = waits.then(|| inner.unread_since.unwrap_or_else(time::now));
-        match inner.unread_since {
-            Some(since) if time::elapsed(since) < UNREAD_MAX => inner.engine.be_patient(),
+        match inner.state.note_unread(unread, time::now()) {
+            Some(unread) if unread < UNREAD_MAX => inner.engine.be_patient(),
             // Nothing of it is given up: it may be there after a start.
-            Some(_) if !inner.engine.has_flash_failed() => inner.engine.give_flash_up(),
-            _ => {}
+            Some(_) => inner.engine.give_flash_up(),
+            None => {}
         }
         inner.engine.look(time::now_us());
-        if !inner.frozen {
+        if !inner.queue.is_frozen() {
             inner.engine.advance(time::now_us());
         }
         let pause = inner.engine.pause();
         volume.dispatch(inner);
         if let Some(end) = pause
-            && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, end))
+            && let Err(error) = volume.pair.note_durable(end)
         {
             tracing::warn!(event = "superblock-not-written", volume = volume.config.name, %error, "the superblock \
                 could not be written");

@@ -9,6 +9,7 @@ use flashwise_engine::engine::FLASH;
 use super::budget::open_account;
 use super::detaching::engine_without_flash;
 use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use super::state::Without;
 use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
@@ -20,17 +21,19 @@ use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Operation};
 use crate::driver::Driver;
 use crate::flash::Progress;
-use crate::status::VolumeState;
 use crate::wlfc::start::check_flash;
 use crate::{log, time, wlfc};
 
-/// The devices of a volume, which belong together.
-pub(super) struct Pair {
+/// The parts that a volume starts with.
+pub(super) struct Parts {
+    pub engine: Box<dyn Driver>,
     /// A disk of no bytes for a volume without flash.
     pub flash: Arc<dyn Disk>,
     pub attachment: Option<Attachment>,
     pub account: Option<WriteAccount>,
     pub storage: Storage,
+    /// The reason why it has no flash, if it has none.
+    pub without: Option<Without>,
 }
 
 /// The backend of a volume.
@@ -136,8 +139,8 @@ impl Volume {
             Ok(WithFlash { engine, flash, attachment, mut opened }) => {
                 opened.notes.splice(..0, storage.notes.iter().cloned());
                 let account = Some(open_account(&config, &attachment, &mut opened.notes));
-                let pair = Pair { flash, attachment: Some(attachment), account, storage };
-                return Ok((Volume::start(config, engine, pair)?, opened));
+                let parts = Parts { engine, flash, attachment: Some(attachment), account, storage, without: None };
+                return Ok((Volume::start(config, parts)?, opened));
             }
             Err(VolumeError::Detached { .. }) => {
                 return Volume::open_without_flash(config, storage, None, Unused::Detached);
@@ -195,19 +198,18 @@ impl Volume {
         let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
         let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
         let engine = engine_without_flash(&config, geometry, size_bytes, !matches!(unused, Unused::NotConfigured));
-        let pair = Pair { flash: Arc::new(MemoryDisk::new(0)), attachment: None, account: None, storage };
-        let volume = Volume::start(config, Box::new(engine), pair)?;
-        match unused {
-            Unused::NotConfigured => {}
-            Unused::Detached => volume.lock().state = VolumeState::Detached,
-            Unused::Dead(error) => {
-                let mut inner = volume.lock();
-                inner.state = VolumeState::WithoutFlash;
-                let reason = std::io::Error::other(error.to_string());
-                inner.health[FLASH].ended(Operation::Read, &Err(reason), time::now());
-                drop(inner);
-                opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
-            }
+        let without = Some(match unused {
+            Unused::NotConfigured => Without::NotConfigured,
+            Unused::Detached => Without::DETACHED,
+            Unused::Dead(_) => Without::Failed,
+        });
+        let flash = Arc::new(MemoryDisk::new(0));
+        let parts = Parts { engine: Box::new(engine), flash, attachment: None, account: None, storage, without };
+        let volume = Volume::start(config, parts)?;
+        if let Unused::Dead(error) = unused {
+            let reason = std::io::Error::other(error.to_string());
+            volume.lock().health[FLASH].ended(Operation::Read, &Err(reason), time::now());
+            opened.notes.push(format!("{error}; {given_up}, and the volume starts without it"));
         }
         Ok((volume, opened))
     }

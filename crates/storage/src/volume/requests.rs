@@ -2,16 +2,17 @@
 //! it.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
 
-use super::{Inner, Part, Volume};
+use super::{Inner, Part, TICK, Volume};
 use crate::disk::health::Change;
 use crate::disk::{self, Completion, Disk, Transfer};
 use crate::export::{Done, Error, Operation, Request};
-use crate::time;
+use crate::time::{self, Receiver};
 use crate::vital::MutexGuard;
 
 /// Reads that are tried without waiting, at most.
@@ -38,7 +39,90 @@ impl Waiting {
     }
 }
 
+/// The requests that the engine has not begun.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Requests that wait until the engine has room, or the volume is thawed.
+    waiting: VecDeque<Waiting>,
+    /// Requests that failed with a device. They begin anew after its recovery, or fail with it.
+    owed: Vec<(Request, Done)>,
+    /// Requests wait, because the engine is about to be replaced or stopped.
+    frozen: bool,
+    /// Time that requests which change something waited for before they were begun, as too much was under way.
+    pub held_back_us: u64,
+}
+
+impl Queue {
+    /// The number of requests that have not begun.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// True if no request begins.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Takes the requests that failed with a device, to answer them.
+    pub fn take_owed(&mut self) -> Vec<(Request, Done)> {
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Lets the requests that failed with a device begin anew, before all others.
+    pub fn begin_anew(&mut self) {
+        for (request, done) in self.owed.drain(..).rev() {
+            self.waiting.push_front(Waiting::new(request, done));
+        }
+    }
+
+    /// Takes all requests.
+    pub fn take_all(&mut self) -> Vec<(Request, Done)> {
+        let waiting = self.waiting.drain(..).map(|Waiting { request, done, .. }| (request, done));
+        waiting.chain(self.owed.drain(..)).collect()
+    }
+}
+
 impl Volume {
+    /// Waits until nothing is under way and holds requests back.
+    pub(super) fn freeze(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        inner.queue.frozen = true;
+        inner.engine.set_calm(true);
+        while inner.engine.running() > 0 {
+            let timed_out;
+            (inner, timed_out) = self.ended.wait_timeout(&self.inner, inner, TICK);
+            if timed_out {
+                // The thread that does what is due may be the one that waits here.
+                inner.engine.look(time::now_us());
+                self.dispatch(inner);
+                inner = self.lock();
+            }
+        }
+        inner
+    }
+
+    /// Lets requests begin again.
+    pub(super) fn thaw(&self, mut inner: MutexGuard<'_, Inner>) {
+        inner.queue.frozen = false;
+        inner.engine.set_calm(false);
+        self.admit_waiting(&mut inner);
+        self.dispatch(inner);
+    }
+
+    pub(super) fn begin_flush(&self) -> Receiver<Result<Vec<u8>, Error>> {
+        let (sender, receiver) = time::channel();
+        // The disks of a pool count for themselves what has failed.
+        let untold = (!self.config.of_pool).then(|| self.untold.clone());
+        let done: Done = Box::new(move |result| {
+            if let (Some(untold), Err(Error::Io)) = (untold, &result) {
+                untold.store(true, Ordering::SeqCst);
+            }
+            drop(sender.send(result));
+        });
+        self.start_request(Waiting::new(Request::flush(), done), false);
+        receiver
+    }
+
     /// A request of a client, whose flush also tells of one of an operator's that failed before.
     pub(super) fn of_client(&self, request: Request, done: Done) -> Waiting {
         if request.operation != Operation::Flush {
@@ -72,8 +156,10 @@ impl Volume {
         let mut waited = false;
         loop {
             inner.engine.take_output(&mut output);
+            let has_failed = inner.engine.has_flash_failed();
+            inner.state.follow(has_failed);
             if !output.held.is_empty() || inner.engine.has_stopped() && inner.engine.running() == 0 {
-                inner.held.append(&mut output.held);
+                inner.queue.owed.append(&mut output.held);
                 // A flash that cannot be read is tried once in a while, and not for each request that fails for it.
                 if !inner.engine.waits() {
                     self.look_at_flash();
@@ -84,7 +170,7 @@ impl Volume {
                 self.pacer.get().expect("set before the volume is used").hold(paused);
             }
             // To tell a condition costs a system call even where no one waits for it.
-            let idle = inner.frozen && inner.engine.running() == 0;
+            let idle = inner.queue.frozen && inner.engine.running() == 0;
             let of_backend = output.transfers.iter().filter(|transfer| transfer.disk == BACKEND).count();
             if of_backend > 0 {
                 inner.load.begin(of_backend as u64, time::now_us());
@@ -109,7 +195,7 @@ impl Volume {
             let performed = output
                 .transfers
                 .pop()
-                .map(|transfer| Completion { tag: transfer.tag, result: self.flash.perform(&transfer) });
+                .map(|transfer| Completion { tag: transfer.tag, result: self.pair.flash.perform(&transfer) });
             if done.is_empty() && performed.is_none() {
                 break;
             }
@@ -134,7 +220,7 @@ impl Volume {
     fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
         transfers.retain(|transfer| {
             let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
-            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
+            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.pair.flash } else { &*self.backend };
             let now = !slow && transfer.length <= NOW_BYTES && disk.perform_now(transfer);
             if now {
                 done.push(transfer.tag);
@@ -184,8 +270,8 @@ impl Volume {
     }
 
     pub(super) fn admit_waiting(&self, inner: &mut Inner) {
-        while !inner.frozen && !inner.engine.is_full(false) {
-            let Some(next) = inner.waiting.pop_front() else { break };
+        while !inner.queue.frozen && !inner.engine.is_full(false) {
+            let Some(next) = inner.queue.waiting.pop_front() else { break };
             self.plan(inner, next);
         }
     }
@@ -202,7 +288,7 @@ impl Volume {
             return false;
         }
         let mut inner = self.lock();
-        if inner.closed {
+        if inner.state.is_gone() {
             drop(inner);
             (waiting.done)(Err(Error::ShuttingDown));
             return false;
@@ -211,11 +297,11 @@ impl Volume {
         // It does not pass those that change what it reads.
         let is_read = request.operation == Operation::Read;
         let behind = match is_read {
-            true => inner.waiting.iter().any(|other| other.request.changes_part_of(request)),
-            false => !inner.waiting.is_empty(),
+            true => inner.queue.waiting.iter().any(|other| other.request.changes_part_of(request)),
+            false => !inner.queue.waiting.is_empty(),
         };
-        if inner.frozen || behind || inner.engine.is_full(is_read) {
-            inner.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
+        if inner.queue.frozen || behind || inner.engine.is_full(is_read) {
+            inner.queue.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
             return false;
         }
         self.plan(&mut inner, waiting);
@@ -226,7 +312,7 @@ impl Volume {
         let now_us = time::now_us();
         let waited_us = came_us.map_or(0, |came_us| now_us.saturating_sub(came_us));
         if request.changes() {
-            inner.held_back_us += waited_us;
+            inner.queue.held_back_us += waited_us;
         }
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
