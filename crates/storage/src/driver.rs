@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flashwise_core::cache::{LogCache, Reads};
 use flashwise_core::format::Geometry;
-use flashwise_engine::engine::{Backend, Engine, Faults, Layout, Legacy, Output};
+use flashwise_engine::engine::{Backend, Engine, Faults, Layout, Legacy, Output, Recovers, Recovery};
 
 use crate::attach::{Attachment, End};
 use crate::disk::{Disk, Operation};
@@ -35,6 +35,12 @@ pub trait Performer {
     fn close(&mut self, now_us: u64);
     /// As [`Engine::destage_all`].
     fn destage_all(&mut self, now_us: u64);
+    /// As [`Engine::recovery`].
+    fn recovery(&self) -> &Recovery;
+    /// As [`Engine::recovery_mut`].
+    fn recovery_mut(&mut self) -> &mut Recovery;
+    /// As [`Engine::be_patient`].
+    fn be_patient(&mut self);
 }
 
 impl<L: Layout> Performer for Engine<L> {
@@ -77,6 +83,18 @@ impl<L: Layout> Performer for Engine<L> {
     fn destage_all(&mut self, now_us: u64) {
         Engine::destage_all(self, now_us);
     }
+
+    fn recovery(&self) -> &Recovery {
+        Engine::recovery(self)
+    }
+
+    fn recovery_mut(&mut self) -> &mut Recovery {
+        Engine::recovery_mut(self)
+    }
+
+    fn be_patient(&mut self) {
+        Engine::be_patient(self);
+    }
 }
 
 /// The engine of a volume. Defaults are those of a layout without the ability in question.
@@ -100,21 +118,7 @@ pub trait Driver: Performer + Send {
     /// Returns the number of unanswered requests.
     fn requests(&self) -> usize;
 
-    /// True if it has stopped, until the cache is [recovered](Self::recover).
-    fn has_stopped(&self) -> bool {
-        false
-    }
-
-    /// True if it waits until the flash can be read again.
-    fn waits(&self) -> bool {
-        false
-    }
-
-    /// Recovers the cache from the flash, after [it stopped](Self::has_stopped).
-    ///
-    /// # Errors
-    /// The flash cannot be read, which may pass, or its contents are no cache any more. Then requests fail: until the
-    /// next attempt, or for good.
+    /// As [`recover`]. A layout whose engine never [stops](Recovery::has_stopped) has nothing to do.
     fn recover(
         &mut self,
         _flash: &dyn Disk,
@@ -132,9 +136,6 @@ pub trait Driver: Performer + Send {
     /// Treats the flash as failed, because it cannot be read.
     fn give_flash_up(&mut self) {}
 
-    /// Grants postponed reads all their retries again.
-    fn be_patient(&mut self) {}
-
     /// Does the work that is due once a second.
     fn look(&mut self, now_us: u64);
 
@@ -149,10 +150,6 @@ pub trait Driver: Performer + Send {
 
     /// True if clients can make blocks dirty until the end of a detach.
     fn admits_while_leaving(&self) -> bool;
-
-    /// Answers requests that fail from now on. Returns those that failed before and were not handed back.
-    #[must_use]
-    fn stop_holding(&mut self) -> Vec<(Request, Done)>;
 
     /// True if the backend's copy of `block` is not its newest, or is being changed.
     fn is_newer_than_backend(&self, block: u32) -> bool;
@@ -179,9 +176,6 @@ pub trait Driver: Performer + Send {
     /// Returns the blocks whose only copy was lost or cannot be read, in order.
     fn lost_blocks(&self) -> Vec<u64>;
 
-    /// True if the flash failed, or cannot be used for its contents.
-    fn has_flash_failed(&self) -> bool;
-
     /// True if no flushed data is only on the flash, so the volume can go on without it.
     fn can_give_up_flash(&self) -> bool;
 
@@ -207,9 +201,6 @@ pub trait Driver: Performer + Send {
         Vec::new()
     }
 
-    /// True if every change is refused, because the flash has failed and the volume does not go on without it.
-    fn refuses_changes(&self) -> bool;
-
     /// Returns the durable end, if it is known.
     fn end(&self) -> Option<End>;
 
@@ -226,6 +217,52 @@ pub trait Driver: Performer + Send {
 
     /// Returns the failures that the next engine of the volume takes over. Without unfinished steps.
     fn legacy(&self) -> Legacy;
+}
+
+/// A layout whose cache is found again on its flash.
+pub trait FindsAgain: Recovers {
+    /// Returns the engine that continues after `before` stopped. It begins with the contents of the flash, as after a
+    /// crash of the process, and avoids what has failed. `backend_fails` is true if the last write to the backend
+    /// failed.
+    ///
+    /// # Errors
+    /// The flash cannot be read, which may pass, or its contents are no cache any more.
+    fn find_again(
+        before: &Engine<Self>,
+        flash: &dyn Disk,
+        attachment: &mut Attachment,
+        backend_fails: bool,
+    ) -> Result<Engine<Self>, FlashError>;
+}
+
+/// Recovers an engine that has stopped, once all its transfers have ended. Then requests begin again.
+///
+/// # Errors
+/// The cache is not [found again](FindsAgain::find_again). Then requests fail: until the next attempt, or for good.
+pub fn recover<L: FindsAgain>(
+    engine: &mut Engine<L>,
+    flash: &dyn Disk,
+    attachment: &mut Attachment,
+    backend_fails: bool,
+) -> Result<(), FlashError> {
+    let next = L::find_again(engine, flash, attachment, backend_fails).inspect_err(|error| {
+        // A flash that is unreadable for now still has its contents.
+        engine.recovery_mut().not_found(matches!(error, FlashError::Io(_)));
+    })?;
+    let (waited, was_frozen) = (engine.recovery().waits(), engine.recovery().is_flash_failed());
+    engine.continue_as(next);
+    let path = flash.description();
+    if waited {
+        tracing::warn!(event = "flash-readable", path, "the flash can be read again");
+    }
+    if !was_frozen && engine.recovery().is_flash_failed() {
+        tracing::error!(
+            event = "flash-read-only",
+            path,
+            "the flash is no longer writable: its blocks can be read, and writes fail"
+        );
+    }
+    Ok(())
 }
 
 /// A backend that the engine measures.

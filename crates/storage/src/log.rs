@@ -12,7 +12,7 @@ use flashwise_engine::log::{Engine, SPARE_FRAMES};
 use crate::attach::End;
 use crate::disk::Disk;
 use crate::driver::{Driver, Measured};
-use crate::export::{Done, Operation, Request};
+use crate::export::{Operation, Request};
 use crate::flash::cache_tag;
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
@@ -75,10 +75,6 @@ impl Driver for Engine {
         Engine::give_flash_up(self);
     }
 
-    fn be_patient(&mut self) {
-        Engine::be_patient(self);
-    }
-
     fn look(&mut self, now_us: u64) {
         self.read_again();
         self.read_unreadable(now_us);
@@ -99,10 +95,6 @@ impl Driver for Engine {
 
     fn admits_while_leaving(&self) -> bool {
         false
-    }
-
-    fn stop_holding(&mut self) -> Vec<(Request, Done)> {
-        Engine::stop_holding(self)
     }
 
     fn is_newer_than_backend(&self, block: u32) -> bool {
@@ -129,10 +121,6 @@ impl Driver for Engine {
         Engine::lost_blocks(self).into_iter().map(u64::from).collect()
     }
 
-    fn has_flash_failed(&self) -> bool {
-        self.cache().has_flash_failed()
-    }
-
     fn can_give_up_flash(&self) -> bool {
         self.cache().can_give_up_flash()
     }
@@ -151,10 +139,6 @@ impl Driver for Engine {
 
     fn unwritten_on_flash(&self) -> Vec<Request> {
         Engine::unwritten_on_flash(self).into_iter().map(write_of).collect()
-    }
-
-    fn refuses_changes(&self) -> bool {
-        Engine::refuses_changes(self)
     }
 
     fn end(&self) -> Option<End> {

@@ -75,6 +75,11 @@ pub trait Cache {
         false
     }
 
+    /// Returns the dirty blocks whose last read from flash failed.
+    fn unreadable(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// True if [`Event::GoOn`] may bring more steps once a write to the backend has ended.
     fn may_go_on(&self) -> bool {
         false

@@ -294,13 +294,6 @@ impl LogCache {
         self.unreadable_now().count() as u64
     }
 
-    /// Returns the dirty blocks whose last read from flash failed, in order, starting from `first` and wrapping around.
-    pub fn unreadable_from(&self, first: u32) -> Vec<u32> {
-        let mut blocks: Vec<u32> = self.unreadable_now().collect();
-        blocks.sort_unstable_by_key(|block| (*block < first, *block));
-        blocks
-    }
-
     pub(super) fn is_unreadable(&self, block: u32, slot: u32) -> bool {
         self.log.find(block) == Some(slot) && self.log.is_dirty(slot)
     }

@@ -407,8 +407,7 @@ impl LogCache {
 
     /// Cancels the removal of the flash: reverts [`stop_admitting`](Self::stop_admitting), with the earlier write mode.
     pub fn admit_again(&mut self, mode: Mode) {
-        self.admitting = true;
-        self.config.mode = mode;
+        (self.admitting, self.config.mode) = (true, mode);
     }
 
     /// Plans a request: adds the steps of its reply, and then background steps.
@@ -419,8 +418,7 @@ impl LogCache {
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
         if self.flash_failed && !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) {
-            steps.push(Step::Fail);
-            steps.push(Step::Reply);
+            steps.extend([Step::Fail, Step::Reply]);
             return;
         }
         if matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Write) {
@@ -560,13 +558,15 @@ impl Cache for LogCache {
     }
 
     fn keep(&mut self, block: u32) {
-        if let Some(lost) = self.lost.get_mut(&block) {
-            lost.kept = true;
-        }
+        self.lost.get_mut(&block).into_iter().for_each(|lost| lost.kept = true);
     }
 
     fn is_kept(&self, block: u32) -> bool {
         self.lost.get(&block).is_some_and(|lost| lost.kept) && self.write_buffer.get(block).is_none()
+    }
+
+    fn unreadable(&self) -> Vec<u32> {
+        self.unreadable_now().collect()
     }
 
     fn leaves(&self, block: u32) -> bool {

@@ -106,12 +106,11 @@ impl Clients {
     }
 
     /// Notes an answered change. An older unanswered one, if it is repeated, leaves out the bytes of this one.
-    pub fn note_answered(&mut self, answered: &Client) {
-        let change = &answered.request;
-        if !change.changes() || self.len() == 0 {
+    pub fn note_answered(&mut self, number: u64, change: &Request) {
+        if self.len() == 0 {
             return;
         }
-        let is_older = |client: &&mut Client| client.asked.number < answered.asked.number && client.request.changes();
+        let is_older = |client: &&mut Client| client.asked.number < number && client.request.changes();
         let of_change = |client: &&mut Client| change.changes_part_of(&client.request);
         for client in self.all.iter_mut().flatten().filter(is_older).filter(of_change) {
             client.overwritten.push(change.offset..change.offset + change.length);
@@ -240,11 +239,14 @@ impl<L: Layout> Engine<L> {
         self.now_us = self.now_us.max(now_us);
         self.requests += 1;
         let asked = Asked { number: self.requests, waited_us, again: false };
-        L::admit(self, request, done, asked, now_us);
+        let left = if self.recovery.works() { self.without_flushes(request, done) } else { Some((request, done)) };
+        if let Some((request, done)) = left {
+            self.admit(request, done, asked, now_us);
+        }
     }
 
     /// Answers a flush that has to be answered at once. Returns the request if anything of it is left.
-    pub(crate) fn without_flushes(&mut self, mut request: Request, done: Done) -> Option<(Request, Done)> {
+    fn without_flushes(&mut self, mut request: Request, done: Done) -> Option<(Request, Done)> {
         if self.settings.answers_flushes_at_once {
             request.force_unit_access = false;
             if request.operation == Operation::Flush {
@@ -270,13 +272,24 @@ impl<L: Layout> Engine<L> {
         L::plan_request(self, number, now_us);
         self.clients.get_mut(number).planned = true;
         self.run_ready();
-        L::go_on(self);
+        self.go_on();
         self.answer_if_complete(number);
+    }
+
+    /// Begins the reads again whose content was not written, and what else may begin after calls. Not while a plan is
+    /// being entered, whose steps come before.
+    pub(super) fn go_on(&mut self) {
+        while let Some(client) = self.read_anew.pop() {
+            let (waited_us, asked) = (self.now_us.saturating_sub(client.started_us), client.asked);
+            let ((request, done), now_us) = (client.hand_back(), self.now_us);
+            self.begin_request(request, done, Asked { waited_us, ..asked }, now_us);
+        }
+        L::go_on(self);
     }
 
     pub(super) fn answer_if_complete(&mut self, number: u32) {
         if let Some(client) = self.clients.take_complete(number) {
-            L::conclude(self, client);
+            self.conclude(client);
         }
     }
 }

@@ -4,7 +4,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::order::StepId;
 
 use super::clients::{Asked, Client};
-use super::{Engine, Joining, Output, Part, Running};
+use super::{Engine, Joining, Meaning, Part, Running};
 use crate::request::{Done, Error, Request};
 use crate::transfer::Operation;
 
@@ -23,7 +23,7 @@ pub trait Layout: Sized {
     /// True if transfers are handed out in the order of their offsets, rather than of the plan.
     const SORTS: bool;
 
-    /// Starts a request, or lets it wait.
+    /// Starts a request of a client, or lets it wait.
     fn admit(engine: &mut Engine<Self>, request: Request, done: Done, asked: Asked, now_us: u64);
 
     /// Notes that a request is about to be planned.
@@ -34,11 +34,6 @@ pub trait Layout: Sized {
 
     /// Enters the steps of a plan that belongs to no client.
     fn enter(engine: &mut Engine<Self>, steps: &mut Vec<<Self::Cache as Cache>::Step>);
-
-    /// True if the cache may plan anything.
-    fn may_plan(_engine: &Engine<Self>) -> bool {
-        true
-    }
 
     /// True if requests have to wait before they are planned. Reads wait later than others, which may have to wait for
     /// the backend, so steps and memory are left for reads of RAM and flash.
@@ -63,11 +58,36 @@ pub trait Layout: Sized {
     /// not.
     fn settled(_engine: &mut Engine<Self>, _running: &Running<Self>, _result: Result<(), Error>) {}
 
+    /// Returns the meaning of the failure of a step.
+    fn meaning(step: &Self::Step) -> Meaning;
+
     /// Begins what may begin after calls.
     fn go_on(_engine: &mut Engine<Self>) {}
 
-    /// Answers a request whose steps have ended, or handles it in another way.
-    fn conclude(engine: &mut Engine<Self>, client: Client);
+    /// Notes that the steps of a request have ended.
+    fn concludes(engine: &mut Engine<Self>, client: &mut Client);
+
+    /// True if a failed request can be repeated once the cache is found again.
+    fn is_repeatable(_engine: &Engine<Self>, _client: &Client) -> bool {
+        true
+    }
+
+    /// Returns the requests that repeat a failed one once the cache is found again.
+    fn repeat(_engine: &mut Engine<Self>, client: Client) -> Vec<(Request, Done)> {
+        client.repeat()
+    }
+
+    /// Notes that the change of a client is answered.
+    fn change_answered(engine: &mut Engine<Self>, number: u64, change: Request);
+
+    /// Notes the end of a request of the engine itself.
+    fn own_ended(_engine: &mut Engine<Self>, _number: u64, _request: Request, _succeeded: bool) {}
+
+    /// Retries a postponed read.
+    fn read_again(engine: &mut Engine<Self>, part: Part);
+
+    /// Returns the dirty blocks that could not be read from flash.
+    fn unreadable(engine: &Engine<Self>) -> Vec<u64>;
 
     /// True if the parts of a failed transfer are transferred again one by one.
     fn splits(operation: Operation) -> bool;
@@ -77,9 +97,6 @@ pub trait Layout: Sized {
 
     /// Prepares for the output.
     fn before_output(_engine: &mut Engine<Self>) {}
-
-    /// Adds what only this layout has.
-    fn after_output(_engine: &mut Engine<Self>, _output: &mut Output) {}
 
     /// True if failed requests can be handed back now.
     fn may_hand_back(_engine: &Engine<Self>) -> bool {

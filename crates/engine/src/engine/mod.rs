@@ -14,11 +14,13 @@
 //! | `clients.rs` | requests |
 //! | `transfers.rs` | transfers |
 //! | `background.rs`, `depth.rs` | transfers of the backend that no client waits for |
+//! | `recovery.rs` | recovery after a failure |
 
 mod background;
 mod clients;
 mod depth;
 mod layout;
+mod recovery;
 mod settings;
 mod transfers;
 
@@ -40,6 +42,7 @@ use clients::Clients;
 pub use clients::{Answered, Paused};
 pub(crate) use clients::{Asked, Client, insert, kind};
 pub use layout::Layout;
+pub use recovery::{Meaning, Recovers, Recovery};
 pub use settings::{Bug, Settings};
 use transfers::Group;
 pub use transfers::{Joining, Part};
@@ -137,8 +140,11 @@ pub struct Engine<L: Layout> {
     pub(crate) requests: u64,
     pub(crate) answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     pub(crate) answered: Vec<Answered>,
-    /// Failed requests that are repeated later, by their numbers.
-    pub(crate) held: Vec<(u64, Request, Done)>,
+    /// Answers that wait.
+    paused: Vec<Paused>,
+    /// Reads to begin again.
+    read_anew: Vec<Client>,
+    pub(crate) recovery: Recovery,
     pub(crate) outgoing: Vec<Part>,
     groups: HashMap<u64, Group, FxBuildHasher>,
     next_tag: u64,
@@ -190,7 +196,9 @@ impl<L: Layout> Engine<L> {
             requests: 0,
             answers: Vec::new(),
             answered: Vec::new(),
-            held: Vec::new(),
+            paused: Vec::new(),
+            read_anew: Vec::new(),
+            recovery: Recovery::default(),
             outgoing: Vec::new(),
             groups: HashMap::default(),
             next_tag: 1,
@@ -248,7 +256,7 @@ impl<L: Layout> Engine<L> {
     }
 
     pub(crate) fn plan_background(&mut self, event: Event<'_, Planned<L>>) {
-        if !L::may_plan(self) {
+        if !self.recovery.works() {
             return;
         }
         let mut steps = std::mem::take(&mut self.planned);
@@ -326,6 +334,9 @@ impl<L: Layout> Engine<L> {
     pub(crate) fn finish(&mut self, id: StepId, result: Result<(), Error>) {
         let mut running = self.steps[id as usize].take().expect("a step ends once");
         self.running -= 1;
+        if result.is_err() {
+            self.step_failed(&running.step);
+        }
         let result = L::ended(self, id, &mut running, result);
         self.free_steps.push(id);
         for (dependent, bond) in std::mem::take(&mut running.dependents) {

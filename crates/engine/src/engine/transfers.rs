@@ -106,21 +106,17 @@ impl<L: Layout> Engine<L> {
             parts.into_iter().for_each(|part| L::part_completed(self, part, result));
         }
         self.run_ready();
-        L::go_on(self);
+        self.go_on();
     }
 
     /// Returns the work for the caller: transfers to start, and answers.
     pub fn take_output(&mut self, output: &mut Output) {
-        L::before_output(self);
+        self.prepare_output(output);
         self.hand_out(&mut output.transfers);
         self.hand_out_background(&mut output.transfers);
         output.answers.append(&mut self.answers);
         output.answered.append(&mut self.answered);
-        if !self.held.is_empty() && L::may_hand_back(self) {
-            self.held.sort_by_key(|(number, ..)| *number);
-            output.held.extend(self.held.drain(..).map(|(_, request, done)| (request, done)));
-        }
-        L::after_output(self, output);
+        output.paused.append(&mut self.paused);
     }
 
     /// Hands out a part later, with its neighbours.

@@ -27,7 +27,7 @@ use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::order::{Bond, Order, StepId};
 use flashwise_core::step::{BATCHES, Step};
 
-use crate::engine::{self, Asked, Client, Joining, Layout, Legacy, Output, Part, Paused, Settings};
+use crate::engine::{self, Asked, Client, Joining, Layout, Legacy, Meaning, Part, Settings};
 use crate::memory::Memory;
 use crate::request::{Done, Error, Operation, Request};
 use crate::transfer::Operation as DiskOperation;
@@ -94,27 +94,17 @@ pub struct Log<C = LogCache> {
     /// A batch ended, and others may begin.
     goes_on: bool,
     calm: bool,
-    /// A step that writes or flushes the flash failed: no other begins.
-    flash_failed: bool,
     unwritten: Unwritten,
     /// The number of blocks that were kept there so far.
     kept: u64,
-    /// Unreadable dirty blocks are read again from this one on.
-    reread: u32,
     /// Errors that the next flush reports.
     errors: Errors,
     /// Of these, the reported ones.
     errors_reported: Errors,
     /// Failed flushes of the backend.
     failed_flushes: u64,
-    /// Reads that are retried later.
-    postponed: Vec<Part>,
-    /// Reads to begin again.
-    read_anew: Vec<Client>,
     /// The records of the unit that is being filled.
     unit_records: Vec<Record>,
-    /// Answers that wait.
-    paused: Vec<Paused>,
     /// The list of the steps that a step waits for, between uses.
     waits: Vec<(StepId, Bond)>,
     /// The durable end of the log when that was asked last, ...
@@ -134,9 +124,7 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     /// Ticks that are due come first.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
         engine.advance(now_us);
-        if let Some((request, done)) = engine.without_flushes(request, done) {
-            engine.begin_request(request, done, asked, now_us);
-        }
+        engine.begin_request(request, done, asked, now_us);
     }
 
     fn begins(engine: &mut Engine<C>, client: &mut Client) {
@@ -189,46 +177,40 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         engine.step_ended(id, running, result)
     }
 
-    /// Begins the reads again whose content was not written, and lets the cache go on after batches ended. Not while a
-    /// plan is being entered, whose steps come before.
-    fn go_on(engine: &mut Engine<C>) {
-        while let Some(client) = engine.layout.read_anew.pop() {
-            let (waited_us, asked) = (engine.now_us.saturating_sub(client.started_us), client.asked);
-            let ((request, done), now_us) = (client.hand_back(), engine.now_us);
-            engine.begin_request(request, done, Asked { waited_us, ..asked }, now_us);
+    fn meaning(step: &Step) -> Meaning {
+        match step {
+            Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
+                Meaning::FlashFailed
+            }
+            _ => Meaning::Local,
         }
+    }
+
+    /// Lets the cache go on after batches ended.
+    fn go_on(engine: &mut Engine<C>) {
         while !engine.layout.calm && std::mem::take(&mut engine.layout.goes_on) {
             engine.plan_background(Event::GoOn);
         }
     }
 
-    fn conclude(engine: &mut Engine<C>, client: Client) {
-        if client.asked.again {
-            return;
-        }
+    fn concludes(engine: &mut Engine<C>, client: &mut Client) {
         if let Some(before) = client.replaces_kept {
             engine.change_ends(&client.request, client.error.is_some(), before);
         }
-        if client.error.is_some() && engine.hands_back() {
-            let number = client.asked.number;
-            engine.held.extend(client.repeat().into_iter().map(|(request, done)| (number, request, done)));
-            return;
+    }
+
+    fn change_answered(engine: &mut Engine<C>, number: u64, change: Request) {
+        if engine.settings.holds_failed && !engine.recovery.refuses_changes() {
+            engine.clients.note_answered(number, &change);
         }
-        if client.reads_anew {
-            engine.layout.read_anew.push(client);
-            return;
-        }
-        if client.error.is_none() && engine.settings.holds_failed {
-            engine.clients.note_answered(&client);
-        }
-        let until_us = client.until_us;
-        let (answered, done, result, _) = client.answer();
-        if until_us > engine.now_us && result.is_ok() {
-            engine.layout.paused.push(Paused { until_us, answered, done, result });
-            return;
-        }
-        engine.answered.push(answered);
-        engine.answers.push((done, result));
+    }
+
+    fn read_again(engine: &mut Engine<C>, part: Part) {
+        engine.outgoing.push(part);
+    }
+
+    fn unreadable(engine: &Engine<C>) -> Vec<u64> {
+        engine.cache.unreadable().into_iter().map(u64::from).collect()
     }
 
     fn splits(_operation: DiskOperation) -> bool {
@@ -238,10 +220,6 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     fn continues(_engine: &Engine<C>, joining: &Joining, part: &Part) -> Option<u64> {
         let parts = joining.parts();
         parts.last().is_some_and(|last| engine::continues(last, part, parts.len())).then_some(0)
-    }
-
-    fn after_output(engine: &mut Engine<C>, output: &mut Output) {
-        output.paused.append(&mut engine.layout.paused);
     }
 
     /// The effects of ticks do not depend on when this is called, if it is before the next request.
@@ -288,17 +266,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             look_for_late_us: 0,
             goes_on: false,
             calm: false,
-            flash_failed: false,
             unwritten: Unwritten::new(),
             kept: 0,
-            reread: 0,
             errors: Errors::default(),
             errors_reported: Errors::default(),
             failed_flushes: 0,
-            postponed: Vec::new(),
-            read_anew: Vec::new(),
             unit_records: head_records,
-            paused: Vec::new(),
             waits: Vec::new(),
             seen: Place::default(),
             noted: Place::default(),
@@ -315,11 +288,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Returns the number of unanswered requests.
     pub fn requests(&self) -> usize {
         self.clients.len()
-    }
-
-    /// True if a step failed that writes or flushes the flash: no other begins.
-    pub fn has_flash_failed(&self) -> bool {
-        self.layout.flash_failed
     }
 
     /// Returns the number of places in memory that steps can still take.
@@ -409,35 +377,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.run_ready();
     }
 
-    /// True if reads are postponed.
-    pub fn has_postponed(&self) -> bool {
-        !self.layout.postponed.is_empty()
-    }
-
-    /// Grants the postponed reads all their retries again.
-    pub fn be_patient(&mut self) {
-        let patience = self.settings.patience;
-        for id in self.layout.postponed.iter().map(|part| part.step).collect::<Vec<_>>() {
-            self.step(id).patience = patience;
-        }
-    }
-
     /// Treats the flash as failed, because it cannot be read. Its contents no longer change, and postponed reads fail.
     pub fn give_flash_up(&mut self) {
+        self.layout.errors.flash += 1;
         self.flash_fails();
         self.tell(Event::Failed { step: &Step::FlushFlash { sequence: 0, page: 0 }, missing: false });
-    }
-
-    /// Stops writes to the flash, and waiting for reads of it.
-    fn flash_fails(&mut self) {
-        self.layout.errors.flash += 1;
-        self.layout.flash_failed = true;
-        self.read_again();
-    }
-
-    /// Retries the postponed reads.
-    pub fn read_again(&mut self) {
-        self.outgoing.append(&mut self.layout.postponed);
     }
 
     /// Returns the number of failed flushes of the backend: their data may be gone.
@@ -448,18 +392,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// While it is calm, no more write-back begins by itself.
     pub fn set_calm(&mut self, calm: bool) {
         self.layout.calm = calm;
-    }
-
-    /// Answers requests that fail from now on. Returns those that failed before; no other call does.
-    #[must_use]
-    pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
-        self.settings.holds_failed = false;
-        self.held.drain(..).map(|(_, request, done)| (request, done)).collect()
-    }
-
-    /// True if every change is answered with an error, because the flash has failed.
-    pub fn refuses_changes(&self) -> bool {
-        self.layout.flash_failed && !self.settings.holds_failed
     }
 
     /// Returns the failures that a successor takes over. Without unfinished steps.
@@ -489,10 +421,5 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// True if it is a write that is asked for.
     fn is_write(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
-    }
-
-    /// True if failed requests are handed back rather than answered.
-    fn hands_back(&self) -> bool {
-        self.settings.holds_failed && self.layout.flash_failed
     }
 }

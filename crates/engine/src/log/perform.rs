@@ -180,19 +180,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, SmallVec::new());
             }
             Step::Append(segment) => {
-                if doomed || self.layout.flash_failed {
+                if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
                 self.append(id, segment);
             }
             Step::Witness(footer) => {
-                if doomed || self.layout.flash_failed {
+                if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
                 self.append_footer(id, footer);
             }
             &Step::ResetUnit { unit } => {
-                if doomed || self.layout.flash_failed {
+                if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
                 if !self.settings.discard {
@@ -202,7 +202,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, SmallVec::new());
             }
             Step::FlushFlash { .. } => {
-                if doomed || self.layout.flash_failed {
+                if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
                 self.transfer(id, FLASH, Operation::Sync, 0, 0, SmallVec::new());
@@ -216,7 +216,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let errors_before = self.step(id).state.errors_before;
                 let failed = doomed || self.layout.errors != errors_before;
                 // One that is handed back tells nobody.
-                if failed && self.is_flush(request) && !self.hands_back() {
+                if failed && self.is_flush(request) && !self.recovery.holds_with_flash() {
                     self.layout.errors_reported = self.layout.errors;
                 }
                 return Some(!failed);
@@ -267,11 +267,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         // Nothing moves on a flash that has failed, and no unit is reset there.
-        if result.is_err() && !self.layout.flash_failed && self.step(id).patience > 0 && self.moves_dirty(id) {
-            let retries = self.settings.retries;
-            let running = self.step(id);
-            (running.patience, running.retries) = (running.patience - 1, retries);
-            self.layout.postponed.push(part);
+        let may_wait = result.is_err() && !self.recovery.is_flash_failed() && self.step(id).patience > 0;
+        if may_wait && self.moves_dirty(id) && self.postpone(part) {
             return;
         }
         let running = self.step(id);
@@ -297,7 +294,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let moves = running.dependents.iter().any(|&(next, _)| moves_in(&self.peek(next).step));
         if moves {
             // One line for all that cannot be read at a time.
-            if self.layout.postponed.is_empty() {
+            if !self.has_postponed() {
                 tracing::warn!(
                     event = "block-unreadable",
                     block,
@@ -435,7 +432,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.faults.flash_write_errors += 1;
-                self.flash_fails();
+                self.layout.errors.flash += 1;
                 if matches!(step, Step::Append(_)) {
                     self.append_failed(step);
                     return false;

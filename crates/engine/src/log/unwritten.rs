@@ -13,8 +13,6 @@ use crate::engine;
 use crate::request::{Operation, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The number of blocks that are read again per call.
-const READ_AGAIN_MAX: usize = 8;
 /// Most blocks that are kept: 64 MiB.
 const UNWRITTEN_MAX: usize = 16 << 10;
 
@@ -35,7 +33,7 @@ pub(super) struct Kept {
 impl Engine {
     /// Writes it again as a client would, which may find a place by now. Not once the flash has failed.
     pub fn write_unwritten(&mut self, now_us: u64) {
-        if self.layout.flash_failed || self.layout.unwritten.is_empty() {
+        if self.recovery.is_flash_failed() || self.layout.unwritten.is_empty() {
             return;
         }
         self.forget_written();
@@ -56,22 +54,6 @@ impl Engine {
                 caching: Caching::Through,
             };
             // Where that fails too, it stays as it was.
-            self.begin_own(request, now_us);
-        }
-    }
-
-    /// Reads some of the dirty blocks again that could not be read: those that can be are not listed any more.
-    pub fn read_unreadable(&mut self, now_us: u64) {
-        for block in self.cache.unreadable_from(self.layout.reread).into_iter().take(READ_AGAIN_MAX) {
-            self.layout.reread = block + 1;
-            let request = Request {
-                operation: Operation::Cache,
-                offset: u64::from(block) * BLOCK,
-                length: BLOCK,
-                force_unit_access: false,
-                data: Vec::new(),
-                caching: Caching::default(),
-            };
             self.begin_own(request, now_us);
         }
     }

@@ -14,8 +14,8 @@ use flashwise_core::wlfc::Step;
 
 use super::Engine;
 use super::memory::BLOCK;
-use crate::engine::Asked;
-use crate::request::{Operation, Request};
+use crate::engine::{Asked, Client};
+use crate::request::{Done, Operation, Request};
 
 /// Memory of a change besides its data, in bytes.
 const CHANGE_BYTES: u64 = 512;
@@ -85,6 +85,28 @@ impl Ahead {
     pub fn keep(&mut self, number: u64, request: Request) {
         self.begin(number);
         self.remember(number, request);
+    }
+
+    /// Returns the requests that repeat a failed one once the cache is found again. An acknowledged change is kept
+    /// instead.
+    pub fn repeat(&mut self, client: Client) -> Vec<(Request, Done)> {
+        let (Asked { number, again, .. }, incomplete) = (client.asked, client.incomplete);
+        let (mut request, done) = client.hand_back();
+        if again {
+            if request.changes() {
+                self.keep(number, request);
+            }
+            self.end(number);
+            return Vec::new();
+        }
+        if !incomplete && request.changes() {
+            // A completed write is not repeated by itself, because a later write may have replaced it.
+            let flush = Request { caching: request.caching, ..Request::flush() };
+            self.remember(number, std::mem::replace(&mut request, flush));
+        }
+        // The flush came before the failure.
+        request.force_unit_access |= request.operation == Operation::Flush;
+        vec![(request, done)]
     }
 
     /// Drops finished changes up to the first unfinished one.
@@ -253,7 +275,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Makes the lost changes once nothing fails any more.
     pub fn make_what_was_lost(&mut self) {
-        if self.layout.stopped.is_some() || self.cache.next_tick_us(u64::MAX).is_some() {
+        if !self.recovery.works() || self.cache.next_tick_us(u64::MAX).is_some() {
             return;
         }
         // A client's current change of these blocks is newer, and would be overwritten.
@@ -269,12 +291,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Makes the unfinished acknowledged changes of `before` again.
     pub(super) fn make_again(&mut self, before: &mut Engine<C>) {
-        self.requests = before.requests;
         self.layout.ahead.succeed(&mut before.layout.ahead);
         for (number, request) in before.layout.ahead.take() {
-            match self.layout.stopped {
-                Some(_) => self.layout.ahead.keep(number, request),
-                None => self.begin_request(request, Box::new(|_| ()), Asked { number, waited_us: 0, again: true }, 0),
+            match self.recovery.works() {
+                false => self.layout.ahead.keep(number, request),
+                true => self.begin_request(request, Box::new(|_| ()), Asked { number, waited_us: 0, again: true }, 0),
             }
         }
     }

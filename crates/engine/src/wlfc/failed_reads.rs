@@ -10,11 +10,8 @@ use super::memory::BLOCK;
 use super::transfers::of_block;
 use super::{Engine, StepState, Work};
 use crate::engine::{BACKEND, FLASH, Part};
-use crate::request::{Error, Operation as AskFor, Request};
+use crate::request::Error;
 use crate::transfer::Operation;
-
-/// Maximum number of blocks in one round of retries.
-const READ_AGAIN_MAX: usize = 8;
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Records if the blocks of a partial read of the backend were read.
@@ -92,21 +89,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Delays an unreadable block that is about to be moved, because the move would lose it. It is retried several
     /// times, and at last a probe tests if the flash is readable at all. True if the read was delayed.
-    pub(super) fn is_patient(&mut self, id: StepId) -> bool {
-        let (retries, patience) = (self.settings.retries, self.settings.patience);
+    pub(super) fn is_patient(&mut self, id: StepId, part: &Part) -> bool {
         let StepState { plan, holds, .. } = self.step(id).state;
-        if patience == 0 || holds == State::Read || !self.plan(plan).moves {
+        if self.settings.patience == 0 || holds == State::Read || !self.plan(plan).moves {
             return false;
         }
-        if self.layout.stopped.is_some() {
+        if !self.recovery.works() {
             self.finish(id, Err(Error::Io));
             return true;
         }
-        let running = self.step(id);
-        running.retries = retries;
-        if running.patience > 0 {
-            running.patience -= 1;
-            self.layout.postponed.push(id);
+        if self.postpone(part.clone()) {
             return true;
         }
         let Some(offset) = self.probed_page(id) else {
@@ -138,27 +130,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if can_be_read {
             return self.read_failed(id, true);
         }
-        self.layout.stopped.get_or_insert(FLASH);
+        self.recovery.stop(FLASH, self.settings.holds_failed);
         self.finish(id, Err(Error::Io));
-    }
-
-    /// Retries the delayed reads, and some unreadable blocks, which may have become readable.
-    pub fn read_later(&mut self) {
-        for id in std::mem::take(&mut self.layout.postponed) {
-            self.read_flash(id);
-        }
-        let from = self.layout.reread;
-        let mut blocks: Vec<u64> = self.layout.unreadable.iter().copied().collect();
-        blocks.sort_unstable_by_key(|block| (*block < from, *block));
-        if self.layout.stopped.is_some() {
-            return;
-        }
-        for block in blocks.into_iter().take(READ_AGAIN_MAX) {
-            self.layout.reread = block + 1;
-            let (offset, length) = (block * BLOCK, BLOCK);
-            let (operation, data, caching) = (AskFor::Cache, Vec::new(), Default::default());
-            let request = Request { operation, offset, length, force_unit_access: false, data, caching };
-            self.begin_own(request, 0);
-        }
     }
 }

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `mod.rs` | plans: requests and background work of the cache |
-//! | `clients.rs` | requests of clients |
+//! | `clients.rs` | plans of requests |
 //! | `ahead.rs` | changes that are acknowledged before they are appended |
 //! | `memory.rs` | the memory of a plan |
 //! | `order.rs` | the order of steps |
@@ -44,9 +44,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub use crate::engine::Settings;
-use crate::engine::{self, Asked, Client, Joining, Layout, Part, insert};
+use crate::engine::{self, Asked, Client, Joining, Layout, Meaning, Part, insert};
 use crate::memory::Memory;
-use crate::request::{Done, Error, Request};
+use crate::request::{self, Done, Error, Request};
 use crate::transfer::Operation;
 use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
@@ -171,8 +171,6 @@ pub struct Buckets<C = Wlfc> {
     /// The values of `sequence` and `durable` at the last [`pause`](Engine::pause).
     seen: u64,
     noted: u64,
-    /// The device whose failure stopped the engine: 0 for the flash, 1 for the backend.
-    stopped: Option<usize>,
     /// True if a flush of the backend has failed.
     backend_flush_failed: bool,
     failures: Failures,
@@ -183,18 +181,8 @@ pub struct Buckets<C = Wlfc> {
     ahead: Ahead,
     /// Dirty blocks that could not be read from flash.
     unreadable: FxHashSet<u64>,
-    /// The next one of them to retry.
-    reread: u64,
-    /// Delayed reads of the flash.
-    postponed: Vec<StepId>,
     /// First blocks of failed write-backs, because some of their blocks are lost.
     lossy: BTreeSet<u64>,
-    /// True while the flash is unreadable: all requests fail until the cache is recovered.
-    waits: bool,
-    /// True if the flash is no longer written since the cache was recovered.
-    frozen: bool,
-    /// True if requests that fail in this state are handed back.
-    holds_frozen: bool,
     /// Steps that wait for a header page that another step reads.
     reading: FxHashMap<(u32, u32), Vec<StepId>>,
     cache: PhantomData<fn(C)>,
@@ -208,10 +196,13 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     // Logs that are read together are adjacent on flash, with their headers.
     const SORTS: bool = true;
 
+    /// A read waits if it depends on a change without a reply, because it must not return content of a change that then
+    /// fails.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
-        let left = if Self::may_plan(engine) { engine.without_flushes(request, done) } else { Some((request, done)) };
-        if let Some((request, done)) = left {
-            engine.admit(request, done, asked, now_us);
+        if request.operation == request::Operation::Read && engine.clients.is_being_changed(&request) {
+            engine.layout.delayed.push((request, done, asked, now_us));
+        } else {
+            engine.begin_request(request, done, asked, now_us);
         }
     }
 
@@ -228,10 +219,6 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
 
     fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>) {
         engine.enqueue_plan(steps, None, false);
-    }
-
-    fn may_plan(engine: &Engine<C>) -> bool {
-        engine.layout.stopped.is_none()
     }
 
     fn is_full(engine: &Engine<C>, _for_reads: bool) -> bool {
@@ -269,8 +256,50 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
         }
     }
 
-    fn conclude(engine: &mut Engine<C>, client: Client) {
-        engine.answer(client);
+    /// The cache does not rely on changes past it: the client gets an error, or they are tried again.
+    fn meaning(work: &Work) -> Meaning {
+        let Work::Step(step) = work else { return Meaning::Local };
+        let device = step.changes().or(step.flushes()).filter(|_| !perform::goes_past(step));
+        device.map_or(Meaning::Local, |device| {
+            Meaning::Stops(if device == FLASH { engine::FLASH } else { engine::BACKEND })
+        })
+    }
+
+    fn concludes(engine: &mut Engine<C>, client: &mut Client) {
+        if client.error.is_none() && client.request.makes_durable() && engine.layout.ahead.has_lost() {
+            (client.error, client.is_own) = (Some(Error::Io), true);
+        }
+    }
+
+    /// Data of a failed flush of the backend is lost, and later changes may have replaced it.
+    fn is_repeatable(engine: &Engine<C>, client: &Client) -> bool {
+        let is_gone = client.passed && !client.incomplete && !client.asked.again && engine.layout.backend_flush_failed;
+        !client.is_own && !is_gone
+    }
+
+    fn repeat(engine: &mut Engine<C>, client: Client) -> Vec<(Request, Done)> {
+        engine.layout.ahead.repeat(client)
+    }
+
+    fn change_answered(engine: &mut Engine<C>, number: u64, change: Request) {
+        engine.layout.ahead.answered(number, change).iter().for_each(|change| engine.clients.make(change));
+    }
+
+    fn own_ended(engine: &mut Engine<C>, number: u64, request: Request, succeeded: bool) {
+        match succeeded {
+            _ if !request.changes() => {}
+            true => Self::change_answered(engine, number, request),
+            false => engine.layout.ahead.lose(number, request),
+        }
+        engine.layout.ahead.end(number);
+    }
+
+    fn read_again(engine: &mut Engine<C>, part: Part) {
+        engine.read_flash(part.step);
+    }
+
+    fn unreadable(engine: &Engine<C>) -> Vec<u64> {
+        engine.layout.unreadable.iter().copied().collect()
     }
 
     /// Programs are retried together, in order.
@@ -283,14 +312,8 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn before_output(engine: &mut Engine<C>) {
-        if engine.layout.stopped.is_some() && !engine.layout.postponed.is_empty() {
-            // Nothing moves any more, so the unmoved blocks are still in place.
-            let postponed = std::mem::take(&mut engine.layout.postponed);
-            postponed.into_iter().for_each(|id| engine.finish(id, Err(Error::Io)));
-            engine.run_ready();
-        }
         engine.admit_delayed();
-        if engine.running() == 0 && engine.is_given_up() {
+        if engine.running() == 0 && engine.recovery.is_given_up() {
             engine.lose_answered();
         }
     }
@@ -333,19 +356,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
             programmed: None,
             seen: 0,
             noted: 0,
-            stopped: None,
             backend_flush_failed: false,
             failures: Failures::default(),
             worn: started.worn,
             delayed: Vec::new(),
             ahead: Ahead::default(),
             unreadable: started.unreadable,
-            reread: 0,
-            postponed: Vec::new(),
             lossy: BTreeSet::new(),
-            waits: false,
-            frozen: false,
-            holds_frozen: false,
             reading: FxHashMap::default(),
             cache: PhantomData,
         };
@@ -370,7 +387,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// call. If no transfer is in progress, also flushes programs and resets that are not durable.
     pub fn pause(&mut self) -> Option<BucketsEnd> {
         let seen = std::mem::replace(&mut self.layout.seen, self.layout.sequence);
-        if self.layout.stopped.is_some() || self.layout.waits || self.running() > 0 {
+        if !self.recovery.works() || self.running() > 0 {
             return None;
         }
         let quiet = seen == self.layout.sequence && self.layout.noted < self.layout.durable;
@@ -401,7 +418,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 .zip(&self.layout.on_flash)
                 .map(|(bucket, of)| if self.layout.worn.contains(&bucket) { 0 } else { of.last })
         };
-        let digest = (is_durable && !self.layout.frozen).then(|| Digest::new(run, self.layout.sequence + 1, values()));
+        let digest = (is_durable && !self.recovery.is_flash_failed())
+            .then(|| Digest::new(run, self.layout.sequence + 1, values()));
         BucketsEnd { run: RunEnd { run, sequence: self.layout.durable, last }, digest }
     }
 

@@ -5,7 +5,7 @@ use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::order::{Bond, StepId};
 use flashwise_core::wlfc::header::{Crc, Header, Missing};
-use flashwise_core::wlfc::{self, Log, State, Step};
+use flashwise_core::wlfc::{Log, State, Step};
 use smallvec::smallvec;
 
 use super::memory::{BLOCK, blocks_of};
@@ -38,7 +38,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn begin(&mut self, id: StepId) -> Begun {
-        let stopped = self.layout.stopped.is_some();
+        let stopped = !self.recovery.works();
         let running = self.step(id);
         if stopped {
             running.broken.add(Bond::Needs);
@@ -128,7 +128,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Fail => {
                 // A flush reports this once, regardless of other failures.
-                if let (false, Some(request)) = (self.layout.holds_frozen, self.step(id).request) {
+                if let (false, Some(request)) = (self.recovery.holds_with_flash(), self.step(id).request) {
                     let client = self.clients.get_mut(request);
                     client.is_own |= client.request.is_flush();
                 }
@@ -253,7 +253,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         self.count_failure(BACKEND, Operation::Sync);
         self.layout.backend_flush_failed = true;
-        self.layout.stopped.get_or_insert(BACKEND);
+        self.recovery.stop(BACKEND, self.settings.holds_failed);
         self.tell(Event::Failed { step: &Step::FlushBackend, missing: false });
         self.finish(id, Err(Error::Io));
     }
@@ -428,7 +428,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.step(id).retries -= 1;
             if wrong {
                 // The header page may be the wrong one.
-                self.read_again(id);
+                self.read_once_more(id);
             } else {
                 self.hand_over(part);
             }
@@ -442,7 +442,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let request = self.step(id).request;
             if matches!(part.operation, Operation::Read) {
                 self.header_failed(id);
-                if read_flash && self.is_patient(id) {
+                if read_flash && self.is_patient(id, &part) {
                     return;
                 }
                 return self.read_failed(id, read_flash);
@@ -538,10 +538,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let event = if is_unread { Event::Failed { step, missing: false } } else { Event::Done(step) };
             self.tell(event);
         } else {
-            // The cache does not rely on these: the client gets an error, or they are tried again.
-            if let Some(device) = step.changes().or(step.flushes()).filter(|_| !goes_past(step)) {
-                self.layout.stopped.get_or_insert(if device == wlfc::FLASH { FLASH } else { BACKEND });
-            }
             self.layout.backend_flush_failed |= *step == Step::FlushBackend;
             // A flush reports on changes acknowledged before it; the error of a change is only about that change.
             let told = running.request.is_some_and(|request| self.clients.get(request).alone);

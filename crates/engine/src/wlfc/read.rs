@@ -161,7 +161,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Repeats a read with wrong checksums, including its checksums.
-    pub(super) fn read_again(&mut self, id: StepId) {
+    pub(super) fn read_once_more(&mut self, id: StepId) {
         let Run { bucket, page, blocks, .. } = self.run(id);
         self.layout.checksums.forget(bucket * self.layout.bucket_pages + page, blocks);
         self.read_flash(id);

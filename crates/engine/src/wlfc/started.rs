@@ -7,8 +7,8 @@ use flashwise_core::wlfc::{Scan, State, Step, Wlfc};
 use rustc_hash::FxHashSet;
 
 use super::checksums::HeaderPages;
-use super::{Engine, Settings};
-use crate::engine;
+use super::{Buckets, Engine, Settings};
+use crate::engine::{self, Recovers};
 use crate::memory::Memory;
 
 /// The state of a cache bucket on flash.
@@ -71,23 +71,26 @@ pub fn mark(cache: u64, bucket: u32, at: ResetAt) -> Memory {
     memory
 }
 
+impl Recovers for Buckets {
+    fn is_frozen(engine: &Engine) -> bool {
+        engine.cache.is_frozen()
+    }
+
+    fn make_again(engine: &mut Engine, before: &mut Engine) {
+        engine.make_again(before);
+    }
+}
+
 impl Engine {
-    /// Creates the engine that continues after `before`, whose cache was recovered as `wlfc`. `settled` is true if the
-    /// flash took the changes of the recovery.
-    pub fn after(before: &mut Engine, mut wlfc: Wlfc, started: Started, settled: bool) -> Engine {
-        let was_frozen = before.cache.is_frozen();
+    /// Creates the engine that [continues](engine::Engine::continue_as) after `before`, whose cache was found again as
+    /// `wlfc`. `settled` is true if the flash took the changes of the recovery.
+    pub fn after(before: &Engine, mut wlfc: Wlfc, started: Started, settled: bool) -> Engine {
         wlfc.succeed(&before.cache);
-        let is_frozen = wlfc.is_frozen();
-        let holds_frozen = is_frozen && (!was_frozen || before.layout.holds_frozen);
         let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
         let mut engine = Engine::new(wlfc, settings, started);
-        engine.faults = before.faults;
-        engine.layout.frozen = is_frozen;
-        engine.layout.holds_frozen = holds_frozen && settings.holds_failed;
         // A later flush does not cover the data of a failed one.
         engine.layout.failures.flushes = !settled;
         engine.layout.unreadable.extend(&before.layout.unreadable);
-        engine.make_again(before);
         engine
     }
 

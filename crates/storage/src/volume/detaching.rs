@@ -89,7 +89,7 @@ impl<'a> Detach<'a> {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
             let mut inner = self.volume.lock();
-            let fails = inner.engine.has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
+            let fails = inner.engine.recovery().has_flash_failed() || inner.health[BACKEND].last_failure().is_some();
             let (left, unwritten, is_idle) = match inner.engine.log() {
                 Some(cache) if !inner.state.is_gone() && !fails => {
                     let unwritten = (cache.buffered_blocks() == 0).then(|| cache.blocks_to_give_back());
@@ -147,7 +147,11 @@ impl<'a> Detach<'a> {
                     Err(_) => {}
                 }
             }
-            if !self.marked && dirty_blocks > 0 && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
+            if !self.marked
+                && dirty_blocks > 0
+                && cache.recovery().has_flash_failed()
+                && cache.durable_dirty_blocks() == 0
+            {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
                 let result = self.check_flash_knows_none(cache).and_then(|()| self.leave_flash());
                 volume.thaw(inner);
@@ -223,7 +227,7 @@ impl<'a> Detach<'a> {
     fn check_flash_knows_none(&self, cache: &dyn Driver) -> Result<(), VolumeError> {
         let (volume, lost) = (self.volume.config.whose(), cache.lost_on_flash());
         let unwritten = || write_unwritten(&*self.volume.backend, cache.unwritten_on_flash(), BTreeMap::new()).len();
-        match (lost, cache.has_flash_failed()) {
+        match (lost, cache.recovery().has_flash_failed()) {
             (0, _) => match unwritten() as u64 {
                 0 => Ok(()),
                 dirty_blocks => Err(VolumeError::NotDestaged { volume, dirty_blocks }),
@@ -256,7 +260,7 @@ pub(super) fn decide(volume: &Volume) {
     {
         let mut inner = volume.lock();
         // A flash that cannot be read for now may be read later.
-        if inner.engine.waits() || !inner.state.decide() {
+        if inner.engine.recovery().waits() || !inner.state.decide() {
             return;
         }
     }
@@ -297,7 +301,7 @@ pub(super) fn decide(volume: &Volume) {
         ),
     }
     let mut failed = inner.queue.take_owed();
-    let held = inner.engine.stop_holding();
+    let held = inner.engine.recovery_mut().stop_holding();
     if volume.config.planted != Some(Bug::ForgetsHeldRequests) {
         failed.extend(held);
     }

@@ -53,7 +53,7 @@ pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
     let mut inner = volume.freeze();
     let Inner { budget, engine, .. } = &mut *inner;
     budget.close(&mut **engine, &volume.config.name);
-    let (flash_failed, end) = (engine.has_flash_failed(), engine.end());
+    let (flash_failed, end) = (engine.recovery().has_flash_failed(), engine.end());
     let failed = flushed.is_err() || flash_failed;
     let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
     drop(inner);

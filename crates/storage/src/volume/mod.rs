@@ -145,7 +145,7 @@ impl Volume {
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
         let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
-        let has_failed = engine.has_flash_failed();
+        let has_failed = engine.recovery().has_flash_failed();
         let inner = Inner {
             engine,
             state: State::new(without, has_failed),
@@ -373,7 +373,7 @@ impl Volume {
 
     /// True if every change is refused, because the flash has failed and the volume does not go on without it.
     pub(crate) fn refuses_changes(&self) -> bool {
-        self.lock().engine.refuses_changes()
+        self.lock().engine.recovery().refuses_changes()
     }
 
     /// Has a closed volume's flash blank, durably: nothing is on it that the backend lacks.

@@ -45,16 +45,16 @@ impl Rounds {
 /// Replaces an engine that has stopped by one that begins with the contents of the flash. Then the failed requests
 /// begin anew. They fail if that does not succeed for long, or the flash cannot be read.
 pub(super) fn find_again(volume: &Volume) {
-    if !volume.lock().engine.has_stopped() {
+    if !volume.lock().engine.recovery().has_stopped() {
         return;
     }
     let mut inner = volume.freeze();
-    let waited = inner.engine.waits();
+    let waited = inner.engine.recovery().waits();
     if waited && inner.rounds.is_soon() {
         return volume.thaw(inner);
     }
     let name = &volume.config.name;
-    if !inner.state.is_gone() && inner.engine.has_stopped() {
+    if !inner.state.is_gone() && inner.engine.recovery().has_stopped() {
         let backend_fails = inner.health[BACKEND].last_failure().is_some();
         let flash = &*volume.pair.flash;
         match volume.pair.with(|attachment| inner.engine.recover(flash, attachment, backend_fails)) {
@@ -70,7 +70,7 @@ pub(super) fn find_again(volume: &Volume) {
             }
         }
     }
-    let goes_on = inner.rounds.note() && !inner.engine.waits();
+    let goes_on = inner.rounds.note() && !inner.engine.recovery().waits();
     let failed = if goes_on { Vec::new() } else { inner.queue.take_owed() };
     inner.failed_requests += failed.len() as u64;
     inner.queue.begin_anew();

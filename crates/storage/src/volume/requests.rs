@@ -156,12 +156,12 @@ impl Volume {
         let mut waited = false;
         loop {
             inner.engine.take_output(&mut output);
-            let has_failed = inner.engine.has_flash_failed();
+            let has_failed = inner.engine.recovery().has_flash_failed();
             inner.state.follow(has_failed);
-            if !output.held.is_empty() || inner.engine.has_stopped() && inner.engine.running() == 0 {
+            if !output.held.is_empty() || inner.engine.recovery().has_stopped() && inner.engine.running() == 0 {
                 inner.queue.owed.append(&mut output.held);
                 // A flash that cannot be read is tried once in a while, and not for each request that fails for it.
-                if !inner.engine.waits() {
+                if !inner.engine.recovery().waits() {
                     self.look_at_flash();
                 }
             }

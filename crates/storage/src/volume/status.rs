@@ -88,7 +88,7 @@ pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
 /// Returns remarks about devices that failed in part.
 fn remarks(inner: &Inner) -> Vec<String> {
     let waiting = inner.engine.unwritten_blocks();
-    let refuses = if inner.engine.has_flash_failed() { "flash" } else { "backend" };
+    let refuses = if inner.engine.recovery().has_flash_failed() { "flash" } else { "backend" };
     let waiting = (waiting > 0).then(|| {
         format!(
             "{refuses}: {waiting} blocks that were answered have found no place yet: they wait in memory, and are \

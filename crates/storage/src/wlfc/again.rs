@@ -6,99 +6,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashwise_core::format::{FailedUnit, Superblock};
 use flashwise_core::wlfc::Around;
 use flashwise_engine::engine::BACKEND;
-use flashwise_engine::wlfc::{Engine, Failures};
+use flashwise_engine::wlfc::{Buckets, Engine, Failures};
 
 use super::start::{self, Held, InUse};
 use crate::attach::Attachment;
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
+use crate::driver::FindsAgain;
 use crate::flash::FlashError;
 
 /// Maximum number of failing backend buckets that are tracked individually. If more fail, nothing is written back until
 /// a trial succeeds.
 const FAILING_APART_MAX: usize = 2;
 
-/// Creates the engine that continues after `before` stopped and all its transfers ended. `backend_fails` is true if the
-/// last write to the backend failed.
-///
-/// Acknowledged changes that are not done are made again. Failed buckets are recorded in the superblock first. If it
-/// cannot be written, or too few buckets remain, the flash is [frozen](flashwise_core::wlfc::Wlfc::is_frozen).
-///
-/// # Errors
-/// The flash cannot be read, possibly only for now, or it no longer holds this cache.
-pub fn find_again(
-    before: &mut Engine,
-    flash: &dyn Disk,
-    attachment: &mut Attachment,
-    backend_fails: bool,
-) -> Result<Engine, FlashError> {
-    let was_frozen = before.cache().is_frozen();
-    let mut frozen = was_frozen || before.failures().flushes;
-    flash.zoned().map_or(Ok(()), ZonedFlash::look_again).map_err(FlashError::Io)?;
-    let remembered = |bucket: u32| before.remembered(bucket);
-    let known = failed_units(attachment.superblock(), before.failures());
-    // Data that this process knows to be durable cannot be torn.
-    attachment.note_ends(&[before.end().run]);
-    let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
-    let in_use = InUse { remembered: &remembered, read_pause: before.settings().read_pause };
-    let mut held = match start::scan_again(flash, &superblock, &in_use) {
-        Ok(held) => held,
-        // Not needed if the flash holds no dirty blocks.
-        Err(error @ FlashError::Io(_)) => match Held::remembered(&superblock, &remembered) {
-            Some(held) if !held.may_be_dirty() => {
-                frozen = true;
-                held
-            }
-            _ => return Err(error),
-        },
-        Err(error) => return Err(error),
-    };
-    for &bucket in &held.unread {
-        held.headers.take_over(bucket, before.headers());
+impl FindsAgain for Buckets {
+    /// Failed buckets are recorded in the superblock first. If it cannot be written, or too few buckets remain, the
+    /// flash is [frozen](flashwise_core::wlfc::Wlfc::is_frozen).
+    fn find_again(
+        before: &Engine,
+        flash: &dyn Disk,
+        attachment: &mut Attachment,
+        backend_fails: bool,
+    ) -> Result<Engine, FlashError> {
+        let mut frozen = before.cache().is_frozen() || before.failures().flushes;
+        flash.zoned().map_or(Ok(()), ZonedFlash::look_again).map_err(FlashError::Io)?;
+        let remembered = |bucket: u32| before.remembered(bucket);
+        let known = failed_units(attachment.superblock(), before.failures());
+        // Data that this process knows to be durable cannot be torn.
+        attachment.note_ends(&[before.end().run]);
+        let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
+        let in_use = InUse { remembered: &remembered, read_pause: before.settings().read_pause };
+        let mut held = match start::scan_again(flash, &superblock, &in_use) {
+            Ok(held) => held,
+            // Not needed if the flash holds no dirty blocks.
+            Err(error @ FlashError::Io(_)) => match Held::remembered(&superblock, &remembered) {
+                Some(held) if !held.may_be_dirty() => {
+                    frozen = true;
+                    held
+                }
+                _ => return Err(error),
+            },
+            Err(error) => return Err(error),
+        };
+        for &bucket in &held.unread {
+            held.headers.take_over(bucket, before.headers());
+        }
+        let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
+        let failed_units = listed(&known.into_iter().chain(unread).collect());
+        if !frozen && failed_units != attachment.superblock().failed_units {
+            let units: Vec<u32> = failed_units.iter().map(|failed| failed.unit).collect();
+            let path = flash.description();
+            tracing::error!(
+                event = "erase-units-failed",
+                path,
+                ?units,
+                "erase units of the flash failed and are no longer written"
+            );
+            frozen = attachment.set_failed_units(flash, failed_units).is_err();
+        }
+        let settled = held.settle(flash).is_ok() && !before.failures().flushes;
+        frozen |= !settled;
+        if settled {
+            attachment.note_ends(&held.ends);
+        }
+        let around = match frozen {
+            true => Around { frozen, settled, ..Around::default() },
+            false => around(before, &held, backend_fails),
+        };
+        let made = held.start_around(before.cache().config().clone(), around);
+        let (wlfc, started) = made.map_err(FlashError::Config)?;
+        Ok(Engine::after(before, wlfc, started, settled))
     }
-    let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
-    let failed_units = listed(&known.into_iter().chain(unread).collect());
-    if !frozen && failed_units != attachment.superblock().failed_units {
-        let units: Vec<u32> = failed_units.iter().map(|failed| failed.unit).collect();
-        let path = flash.description();
-        tracing::error!(
-            event = "erase-units-failed",
-            path,
-            ?units,
-            "erase units of the flash failed and are no longer written"
-        );
-        frozen = attachment.set_failed_units(flash, failed_units).is_err();
-    }
-    let settled = held.settle(flash).is_ok() && !before.failures().flushes;
-    frozen |= !settled;
-    if settled {
-        attachment.note_ends(&held.ends);
-    }
-    let around = match frozen {
-        true => Around { frozen, settled, ..Around::default() },
-        false => around(before, &held, backend_fails),
-    };
-    let made = held.start_around(before.cache().config().clone(), around);
-    let (wlfc, started) = made.map_err(FlashError::Config)?;
-    if wlfc.is_frozen() && !was_frozen {
-        let path = flash.description();
-        tracing::error!(
-            event = "flash-read-only",
-            path,
-            "the flash is no longer writable: its blocks can be read, and writes fail"
-        );
-    }
-    if before.waits() {
-        tracing::warn!(event = "flash-readable", path = flash.description(), "the flash can be read again");
-    }
-    Ok(Engine::after(before, wlfc, started, settled))
 }
 
 /// Returns the failures that the cache must avoid, on a writable flash.
 fn around(before: &Engine, held: &Held, backend_fails: bool) -> Around {
     let mut failing: BTreeSet<u32> = before.cache().failing().clone();
     // If the backend cannot be flushed, writes to it are useless, too.
-    let all_fail = failing.len() > FAILING_APART_MAX || before.stopped() == Some(BACKEND);
+    let all_fail = failing.len() > FAILING_APART_MAX || before.recovery().stopped() == Some(BACKEND);
     if all_fail && backend_fails {
         failing.extend(before.cache().dirty_backends());
     }

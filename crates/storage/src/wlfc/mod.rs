@@ -1,6 +1,6 @@
 //! The engine of buckets as the engine of a volume.
 
-pub mod again;
+mod again;
 pub(crate) mod made_up;
 pub mod start;
 
@@ -13,12 +13,11 @@ use flashwise_engine::wlfc::Engine;
 use crate::attach::{Attachment, End};
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
-use crate::driver::Driver;
-use crate::export::{Done, Request};
+use crate::driver::{Driver, recover};
+use crate::export::Request;
 use crate::flash::{FlashError, cache_tag};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeError};
-use again::find_again;
 
 /// Creates the engine of a volume from the buckets found on its flash.
 pub(crate) fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
@@ -60,7 +59,12 @@ pub(crate) fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engin
         answers_flushes_at_once: config.unsafe_ignore_flushes,
         ..Settings::default()
     };
-    Ok(Engine::new(wlfc, settings, started))
+    let is_frozen = wlfc.is_frozen();
+    let mut engine = Engine::new(wlfc, settings, started);
+    if is_frozen {
+        engine.recovery_mut().fail_flash(false);
+    }
+    Ok(engine)
 }
 
 impl Driver for Engine {
@@ -72,33 +76,18 @@ impl Driver for Engine {
         Engine::requests(self)
     }
 
-    fn has_stopped(&self) -> bool {
-        self.stopped().is_some() && !self.is_given_up()
-    }
-
-    fn waits(&self) -> bool {
-        Engine::waits(self)
-    }
-
     fn recover(
         &mut self,
         flash: &dyn Disk,
         attachment: &mut Attachment,
         backend_fails: bool,
     ) -> Result<(), FlashError> {
-        let found = find_again(self, flash, attachment, backend_fails);
-        match &found {
-            // A flash that is unreadable for now still has its contents.
-            Err(FlashError::Io(_)) => self.wait(),
-            Err(_) => self.give_up(),
-            Ok(_) => {}
-        }
-        *self = found?;
-        Ok(())
+        recover(self, flash, attachment, backend_fails)
     }
 
-    fn look(&mut self, _now_us: u64) {
-        self.read_later();
+    fn look(&mut self, now_us: u64) {
+        self.read_again();
+        self.read_unreadable(now_us);
         if !self.cache().is_frozen() {
             self.make_what_was_lost();
         }
@@ -112,17 +101,13 @@ impl Driver for Engine {
         true
     }
 
-    fn stop_holding(&mut self) -> Vec<(Request, Done)> {
-        Engine::stop_holding(self)
-    }
-
     fn is_newer_than_backend(&self, block: u32) -> bool {
         Engine::is_newer_than_backend(self, block)
     }
 
     /// A stopped engine does not know, so it reports at least one.
     fn blocks_to_write_back(&self) -> u64 {
-        self.cache().blocks_to_write_back().max(self.stopped().is_some().into())
+        self.cache().blocks_to_write_back().max(self.recovery().stopped().is_some().into())
     }
 
     /// Data that has left the cache for a plan is nowhere else. The engine moves data that is only in memory by itself.
@@ -138,7 +123,7 @@ impl Driver for Engine {
         let (failing, lossy) = (self.cache().failing().len(), self.lossy());
         let (failing, failed) = (failing.saturating_sub(lossy), self.failed_units());
         let mut remarks = Vec::new();
-        if self.waits() {
+        if self.recovery().waits() {
             remarks.push("flash: it cannot be read: all requests fail until it can".to_owned());
         }
         if lossy > 0 {
@@ -165,12 +150,8 @@ impl Driver for Engine {
         Engine::lost_blocks(self)
     }
 
-    fn has_flash_failed(&self) -> bool {
-        self.cache().is_frozen() || self.is_given_up() || self.waits()
-    }
-
     fn can_give_up_flash(&self) -> bool {
-        let nothing_dirty = self.stopped().is_none() && self.cache().blocks_to_write_back() == 0;
+        let nothing_dirty = self.recovery().stopped().is_none() && self.cache().blocks_to_write_back() == 0;
         nothing_dirty && self.unreadable() == 0
     }
 
@@ -186,12 +167,8 @@ impl Driver for Engine {
         Engine::take_unwritten(self)
     }
 
-    fn refuses_changes(&self) -> bool {
-        Engine::refuses_changes(self)
-    }
-
     fn end(&self) -> Option<End> {
-        self.stopped().is_none().then(|| End::Buckets(Engine::end(self)))
+        self.recovery().stopped().is_none().then(|| End::Buckets(Engine::end(self)))
     }
 
     fn flash_bytes(&self) -> (u64, u64) {

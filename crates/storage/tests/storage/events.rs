@@ -293,7 +293,7 @@ impl Live {
         for round in 0..3 {
             self.now_us += 2_000_000;
             match round {
-                2 if self.engine.has_flash_failed() => self.engine.destage_rest(self.now_us),
+                2 if self.engine.recovery().has_flash_failed() => self.engine.destage_rest(self.now_us),
                 2 => self.engine.close(self.now_us),
                 _ => self.engine.destage_all(self.now_us),
             }
@@ -303,7 +303,7 @@ impl Live {
         let cache = self.engine.cache();
         cache.check();
         assert_eq!(cache.outstanding, [], "each step ends");
-        assert!(cache.figures().erasures > 0 || self.engine.has_flash_failed(), "the log went round");
+        assert!(cache.figures().erasures > 0 || self.engine.recovery().has_flash_failed(), "the log went round");
         let _ = cache.lost_blocks();
         cache.seen.clone()
     }

@@ -226,7 +226,8 @@ impl Cached for Setup {
     }
 
     fn read_again(world: &mut World) {
-        world.engine.read_later();
+        world.engine.read_again();
+        world.engine.read_unreadable(0);
     }
 
     fn skips_flush(world: &mut World, disk: usize) -> bool {
@@ -251,7 +252,7 @@ impl Cached for Setup {
 
     /// An engine that has stopped answers nothing until the cache is recovered, which other tests do.
     fn lost_blocks(&self, engine: &Engine<Planted>) -> Vec<usize> {
-        if engine.stopped().is_some() {
+        if engine.recovery().stopped().is_some() {
             return (0..self.volume_blocks()).collect();
         }
         engine.lost_blocks().into_iter().map(|block| block as usize).collect()

@@ -18,7 +18,7 @@ fn a_write_that_waits_to_be_handed_back_is_answered_by_the_decision_about_it() {
     world.failing = [DiskOperation::Write, DiskOperation::Sync].map(|operation| (FLASH, operation, ANYWHERE)).to_vec();
     world.begin(Operation::Write, 5, &new);
     world.perform();
-    assert!(world.engine.stopped().is_some());
+    assert!(world.engine.recovery().stopped().is_some());
     world.output.held.clear();
     world.find_again().unwrap();
     assert!(world.engine.cache().is_frozen());
@@ -27,7 +27,7 @@ fn a_write_that_waits_to_be_handed_back_is_answered_by_the_decision_about_it() {
     let read = world.begin(Operation::Read, 3, &[]);
     let write = world.begin(Operation::Write, 7, &new);
     assert!(world.engine.running() > 0 && write.lock().unwrap().is_none());
-    let mut held = world.engine.stop_holding();
+    let mut held = world.engine.recovery_mut().stop_holding();
     assert_eq!(held.len(), 1, "the write waits until nothing runs");
     let (request, done) = held.remove(0);
     assert_eq!((request.operation, request.offset), (Operation::Write, 7 * BLOCK_BYTES as u64));

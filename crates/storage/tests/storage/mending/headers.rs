@@ -5,9 +5,9 @@ use flashwise_core::wlfc::header::reset_mark;
 use flashwise_engine::engine::FLASH;
 use flashwise_storage::attach::End;
 use flashwise_storage::disk::Disk;
+use flashwise_storage::driver::recover;
 use flashwise_storage::export::{Error, Operation};
 use flashwise_storage::flash::{cache_tag, read_superblock};
-use flashwise_storage::wlfc::again::find_again;
 use flashwise_storage::wlfc::start;
 
 use crate::mending::block;
@@ -216,7 +216,7 @@ fn recovery_reports_damage_of_flushed_data() {
     world.ask(Operation::Write, 4, &block(6)).unwrap();
     world.ask(Operation::Flush, 0, &[]).unwrap();
     world.damage(world.page_of(&block(5)));
-    world.engine = find_again(&mut world.engine, &world.disks[FLASH], &mut world.attachment, false).unwrap();
+    recover(&mut world.engine, &world.disks[FLASH], &mut world.attachment, false).unwrap();
     world.settle();
     assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));

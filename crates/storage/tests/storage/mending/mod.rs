@@ -48,7 +48,7 @@ fn an_unreadable_log_fails_only_its_blocks_until_they_are_rewritten() {
     assert_eq!(world.ask(Operation::Read, 4, &[]), Ok(block(6)));
     // The copy that these reads waited for has no content, and reports that.
     assert_eq!(world.ask(Operation::Read, 3, &[]), Err(Error::Io));
-    assert_eq!(world.engine.stopped(), None);
+    assert_eq!(world.engine.recovery().stopped(), None);
     world.ask(Operation::Write, 3, &block(7)).unwrap();
     assert_eq!(world.ask(Operation::Read, 3, &[]), Ok(block(7)));
     assert_eq!(world.engine.lost_blocks(), [0; 0]);
@@ -80,7 +80,7 @@ fn a_flash_that_cannot_be_flushed_is_read_and_not_written() {
     assert_eq!(world.ask(Operation::Read, 9, &[]), Ok(block(1)));
     world.engine.destage_all(0);
     world.settle();
-    assert_eq!((world.engine.cache().blocks_to_write_back(), world.engine.stopped()), (0, None));
+    assert_eq!((world.engine.cache().blocks_to_write_back(), world.engine.recovery().stopped()), (0, None));
     let backend = world.disks[BACKEND].contents();
     assert_eq!([3, 9].map(|at| backend[at * BLOCK_BYTES]), [5, 1]);
 }
@@ -421,7 +421,7 @@ fn nothing_acknowledged_is_lost_while_devices_fail_in_part() {
                     let at = random.below(BLOCKS as u64) as usize;
                     let found = match world.ask(Operation::Read, at, &[]) {
                         Ok(found) => found,
-                        Err(_) if world.engine.stopped().is_some() => continue,
+                        Err(_) if world.engine.recovery().stopped().is_some() => continue,
                         Err(_) if world.engine.not_durable_blocks().contains(&(at as u64)) => continue,
                         Err(error) => panic!("seed {seed}, {number}: {error}"),
                     };

@@ -48,7 +48,7 @@ fn a_backend_that_cannot_be_read_for_a_while_loses_nothing() {
     world.failing = vec![BACKEND_READS];
     world.engine.destage_all(0);
     world.settle();
-    assert_eq!((world.engine.cache().blocks_to_write_back(), world.engine.stopped()), (0, None));
+    assert_eq!((world.engine.cache().blocks_to_write_back(), world.engine.recovery().stopped()), (0, None));
     let backend = world.disks[BACKEND].contents();
     assert_eq!((backend[0], backend[BLOCK_BYTES]), (1, 101));
 }
@@ -119,13 +119,13 @@ fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
         refused += usize::from(world.ask(Operation::Write, at, &block(at as u8)).is_err());
         refused += usize::from(world.ask(Operation::Read, at, &[]).is_err());
     }
-    assert!(refused > BLOCKS && world.engine.waits(), "{refused}");
+    assert!(refused > BLOCKS && world.engine.recovery().waits(), "{refused}");
     world.failing.clear();
     let check = |world: &mut World| {
         world.tick(1);
         (0..BLOCKS).for_each(|at| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(at as u8)), "block {at}"));
         assert_eq!((world.engine.lost_blocks(), world.engine.failed_units()), (vec![], vec![]));
-        assert!(!world.engine.waits() && !world.engine.cache().is_frozen());
+        assert!(!world.engine.recovery().waits() && !world.engine.cache().is_frozen());
         world.ask(Operation::Flush, 0, &[]).unwrap();
     };
     check(&mut world);
@@ -174,7 +174,7 @@ fn a_missing_clean_flash_is_not_needed() {
     world.failing = vec![FLASH_READS, (FLASH, DiskOperation::Write, ANYWHERE), (FLASH, DiskOperation::Sync, ANYWHERE)];
     is_as_before(&mut world, 0..BLOCKS);
     let _ = world.ask(Operation::Write, 3, &block(1));
-    assert!(world.engine.cache().is_frozen() && !world.engine.waits());
+    assert!(world.engine.cache().is_frozen() && !world.engine.recovery().waits());
     is_as_before(&mut world, 4..BLOCKS);
 }
 
@@ -277,7 +277,7 @@ fn temporarily_unreadable_blocks_return() {
                 }
             }
             world.settle();
-            waited += u32::from(world.engine.waits());
+            waited += u32::from(world.engine.recovery().waits());
             if number % 50 == 49 {
                 world.failing.clear();
                 (0..6).for_each(|tick| world.tick(1000 * number + tick));
@@ -301,7 +301,7 @@ fn temporarily_unreadable_blocks_return() {
                         }
                         Err(error) => assert!(
                             in_part
-                                && (world.engine.stopped().is_some()
+                                && (world.engine.recovery().stopped().is_some()
                                     || world.engine.lost_blocks().contains(&(at as u64))),
                             "seed {seed}, {number}: block {at}: {error}"
                         ),

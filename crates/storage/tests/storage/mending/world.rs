@@ -8,9 +8,9 @@ use flashwise_engine::wlfc::{Engine, Settings};
 use flashwise_storage::attach::Attachment;
 use flashwise_storage::disk::memory::MemoryDisk;
 use flashwise_storage::disk::{Disk, Operation as DiskOperation, Transfer};
+use flashwise_storage::driver::recover;
 use flashwise_storage::export::{Error, Operation, Request};
 use flashwise_storage::flash::{FlashError, cache_tag, format, read_superblock, write_superblock};
-use flashwise_storage::wlfc::again::find_again;
 use flashwise_storage::wlfc::start;
 use std::collections::BTreeMap;
 use std::io;
@@ -256,7 +256,7 @@ impl World {
         for attempt in 0.. {
             self.perform();
             let held = std::mem::take(&mut self.output.held);
-            if self.engine.stopped().is_none() || self.engine.is_given_up() {
+            if self.engine.recovery().stopped().is_none() || self.engine.recovery().is_given_up() {
                 assert!(held.is_empty());
                 return;
             }
@@ -267,9 +267,8 @@ impl World {
             }
             match self.find_again() {
                 // A flash that is not written any more stays.
-                Ok(()) => assert!(self.engine.stop_holding().is_empty()),
+                Ok(()) => assert!(self.engine.recovery_mut().stop_holding().is_empty()),
                 Err(FlashError::Io(_)) => {
-                    self.engine.wait();
                     held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
                     return;
                 }
@@ -286,12 +285,11 @@ impl World {
             self.failing.iter().any(|(disk, operation, _)| *disk == BACKEND && *operation != DiskOperation::Read);
         let is_flushed = AtomicBool::new(false);
         let flash = Failed { disk: &self.disks[FLASH], failing: &self.failing, is_flushed: &is_flushed };
-        let found = find_again(&mut self.engine, &flash, &mut self.attachment, backend_fails);
+        let found = recover(&mut self.engine, &flash, &mut self.attachment, backend_fails);
         if is_flushed.into_inner() {
             self.unflushed[FLASH].clear();
         }
-        self.engine = found?;
-        Ok(())
+        found
     }
 
     pub fn perform(&mut self) {
@@ -306,7 +304,8 @@ impl World {
                 if self.heals {
                     self.failing.clear();
                 }
-                self.engine.read_later();
+                self.engine.read_again();
+                self.engine.read_unreadable(0);
                 continue;
             };
             let others = std::mem::take(&mut self.output.transfers);
@@ -375,7 +374,8 @@ impl World {
     }
 
     pub fn tick(&mut self, now_us: u64) {
-        self.engine.read_later();
+        self.engine.read_again();
+        self.engine.read_unreadable(0);
         self.engine.make_what_was_lost();
         self.engine.advance(now_us);
         self.settle();
