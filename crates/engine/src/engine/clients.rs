@@ -28,8 +28,8 @@ pub struct Asked {
 pub struct Client {
     /// The request. Its data are the bytes to write.
     pub request: Request,
-    /// The bytes to read.
-    pub reply: Vec<u8>,
+    /// The bytes read so far.
+    reply: Vec<u8>,
     done: Done,
     pub(crate) asked: Asked,
     /// The number of unfinished steps that it waits for.
@@ -127,10 +127,10 @@ impl Clients {
 
 impl Client {
     fn new(request: Request, done: Done, asked: Asked, now_us: u64) -> Client {
-        let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
+        let reply_bytes = if request.operation == Operation::Read { request.length as usize } else { 0 };
         Client {
             request,
-            reply,
+            reply: Vec::with_capacity(reply_bytes),
             done,
             asked,
             pending: 0,
@@ -147,6 +147,18 @@ impl Client {
             passed: false,
             alone: false,
         }
+    }
+
+    /// Puts bytes into the reply, at a position. Returns them, to be changed. Bytes that come in order are written once.
+    pub(crate) fn put(&mut self, to: usize, bytes: &[u8]) -> &mut [u8] {
+        let end = to + bytes.len();
+        if to == self.reply.len() {
+            self.reply.extend_from_slice(bytes);
+        } else {
+            self.reply.resize(self.reply.len().max(end), 0);
+            self.reply[to..end].copy_from_slice(bytes);
+        }
+        &mut self.reply[to..end]
     }
 
     /// Returns its result for the latencies, its answer, and the request.

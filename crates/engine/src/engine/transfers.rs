@@ -103,9 +103,12 @@ impl<L: Layout> Engine<L> {
             // One by one, they show which of them failed.
             self.outgoing.extend(parts.into_iter().map(|part| Part { alone: true, ..part }));
         } else {
-            parts.into_iter().for_each(|part| L::part_completed(self, part, result));
+            for part in parts {
+                L::part_completed(self, part, result);
+                // Its bytes are still in the processor's caches.
+                self.run_ready();
+            }
         }
-        self.run_ready();
         self.go_on();
     }
 

@@ -68,9 +68,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     return false;
                 }
                 let request = request.expect("a request waits for its own bytes");
-                let reply = &mut self.clients.get_mut(request).reply;
                 let bytes = &self.layout.memory.page(frame.number)[at.into()..][..length.into()];
-                reply[to as usize..to as usize + usize::from(length)].copy_from_slice(bytes);
+                self.clients.get_mut(request).put(to as usize, bytes);
             }
             Step::Zero { frame, at, length } => {
                 let bad = &mut self.layout.bad[frame.number as usize];

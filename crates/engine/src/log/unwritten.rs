@@ -171,8 +171,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
             let (start, end) = (offset.max(block * BLOCK), (offset + length).min((block + 1) * BLOCK));
             match unwritten.get(&(block as u32)) {
-                Some(Kept { data, .. }) => client.reply[(start - offset) as usize..(end - offset) as usize]
-                    .copy_from_slice(&data[(start % BLOCK) as usize..][..(end - start) as usize]),
+                Some(Kept { data, .. }) => {
+                    let bytes = &data[(start % BLOCK) as usize..][..(end - start) as usize];
+                    client.put((start - offset) as usize, bytes);
+                }
                 None => pieces
                     .extend(cache::Request::pieces(cache::Kind::Read, start, end - start, false).of_client(caching)),
             }

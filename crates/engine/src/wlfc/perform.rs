@@ -193,10 +193,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         let to = (offset - client.request.offset) as usize;
-        let reply = &mut client.reply[to..to + length as usize];
-        reply.copy_from_slice(region.bytes(offset, length as usize));
-        client.made_since.iter().for_each(|change| change.put_over(offset, reply));
+        let made_since = std::mem::take(&mut client.made_since);
+        let reply = client.put(to, region.bytes(offset, length as usize));
+        made_since.iter().for_each(|change| change.put_over(offset, reply));
         self.layout.ahead.put_over(offset, reply);
+        client.made_since = made_since;
     }
 
     /// Transfers blocks between a device and the memory of the plan.
