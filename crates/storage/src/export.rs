@@ -179,8 +179,8 @@ pub trait Export: Send + Sync {
     /// Starts a request. Overlapping requests are performed in the order of submission.
     fn submit(&self, request: Request, done: Done);
 
-    /// Like [`submit`](Self::submit), from a thread that only waits for the result. So it may wait for a fast device,
-    /// to avoid wakeups of other threads, but never for slow storage. True if it waited.
+    /// Like [`submit`](Self::submit), from a thread that only waits for the result. So it may wait for a fast device
+    /// or for the page cache, to avoid wakeups of other threads, but never for slow storage. True if it waited.
     fn submit_and_wait(&self, request: Request, done: Done) -> bool {
         self.submit(request, done);
         false

@@ -149,7 +149,8 @@ impl Client {
         }
     }
 
-    /// Puts bytes into the reply, at a position. Returns them, to be changed. Bytes that come in order are written once.
+    /// Puts bytes into the reply, at a position. Returns them, to be changed. Bytes that come in order are written
+    /// once.
     pub(crate) fn put(&mut self, to: usize, bytes: &[u8]) -> &mut [u8] {
         let end = to + bytes.len();
         if to == self.reply.len() {

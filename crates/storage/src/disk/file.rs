@@ -295,6 +295,10 @@ impl Disk for FileDisk {
         Some(self.file.as_fd())
     }
 
+    fn buffers_writes(&self) -> bool {
+        !self.direct
+    }
+
     fn let_go(&self) -> io::Result<()> {
         [Some(&self.file), self._behind.as_ref()].into_iter().flatten().try_for_each(letting_go::let_go)
     }

@@ -53,6 +53,12 @@ pub trait Disk: Send + Sync {
         None
     }
 
+    /// True if writes only go to the page cache, which takes less time than to wake a thread. io_uring hands each of
+    /// these writes to a thread of the kernel.
+    fn buffers_writes(&self) -> bool {
+        false
+    }
+
     /// Number of write streams. They are numbered from 1, and group writes with similar lifetimes. See
     /// [`Transfer::stream`].
     fn write_streams(&self) -> u8 {

@@ -6,14 +6,20 @@ use std::io;
 use std::sync::Arc;
 
 use super::completions::{Completions, join};
-use super::{Completed, Completion, Disk, Transfer, Transfers};
+use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
 use crate::time::{Condvar, JoinHandle, Mutex};
 use crate::vital::spawn;
 
 /// Maximum number of threads of a disk. They are started when transfers wait.
 const WORKERS_MAX: usize = 32;
 
-/// Performs each transfer on a thread of its disk, so transfers of one disk never wait for those of another.
+/// The most writes to the page cache that a thread takes at once. Each takes less time than to wake another thread.
+const WRITES_MAX: usize = 16;
+/// The most bytes of these writes, if there is more than one.
+const WRITES_BYTES_MAX: u64 = 256 << 10;
+
+/// Performs each transfer on a thread of its disk, so transfers of one disk never wait for those of another. One thread
+/// writes to the page cache at a time, because file systems lock the file.
 pub struct Pool {
     lanes: Vec<Arc<Lane>>,
     refusal: Option<String>,
@@ -33,6 +39,8 @@ struct Queue {
     workers: Vec<JoinHandle>,
     /// Workers that wait for `ready`.
     idle: usize,
+    /// True while a worker writes to the page cache. It takes the next such writes afterwards.
+    writing: bool,
     stopping: bool,
 }
 
@@ -70,8 +78,9 @@ impl Transfers for Pool {
                 continue;
             }
             let mut queue = lane.queue.lock();
+            let before = queue.transfers.len();
             queue.transfers.extend(transfers.extract_if(.., |transfer| transfer.disk == disk));
-            let wake = queue.idle > 0;
+            let wake = queue.idle > 0 && lane.has_any(&queue, before);
             drop(queue);
             // One is enough: a worker that leaves transfers in the queue wakes the next.
             if wake {
@@ -99,6 +108,35 @@ impl Drop for Pool {
 }
 
 impl Lane {
+    fn is_buffered(&self, transfer: &Transfer) -> bool {
+        transfer.operation == Operation::Write && self.disk.buffers_writes()
+    }
+
+    fn may_begin(&self, transfer: &Transfer, queue: &Queue) -> bool {
+        !(queue.writing && self.is_buffered(transfer))
+    }
+
+    /// True if a transfer in the queue, from this position on, may begin.
+    fn has_any(&self, queue: &Queue, from: usize) -> bool {
+        queue.transfers.range(from..).any(|one| self.may_begin(one, queue))
+    }
+
+    /// Takes the next transfer that may begin, if there is one. Takes several writes to the page cache, and returns
+    /// true for these.
+    fn take(&self, queue: &mut Queue, taken: &mut Vec<Transfer>) -> Option<bool> {
+        let first = queue.transfers.iter().position(|one| self.may_begin(one, queue))?;
+        let is_buffered = self.is_buffered(&queue.transfers[first]);
+        let mut bytes = 0;
+        let fits = |one: &&Transfer| {
+            bytes += one.length;
+            self.is_buffered(one) && bytes <= WRITES_BYTES_MAX
+        };
+        let count = queue.transfers.range(first..).take(WRITES_MAX).take_while(fits).count().max(1);
+        taken.extend(queue.transfers.drain(first..first + count));
+        queue.writing |= is_buffered;
+        Some(is_buffered)
+    }
+
     /// Waits for its threads to stop.
     fn end(&self) {
         // A worker may start another before it ends.
@@ -119,12 +157,12 @@ fn start_worker(lane: &Arc<Lane>) -> io::Result<JoinHandle> {
 
 /// Performs the transfers of a disk until the pool stops and the queue is empty.
 fn work(lane: &Arc<Lane>) {
-    let mut batch = Vec::new();
+    let (mut batch, mut taken) = (Vec::new(), Vec::new());
     loop {
         let mut queue = lane.queue.lock();
-        let transfer = loop {
-            if let Some(transfer) = queue.transfers.pop_front() {
-                break transfer;
+        let is_buffered = loop {
+            if let Some(is_buffered) = lane.take(&mut queue, &mut taken) {
+                break is_buffered;
             }
             if queue.stopping {
                 return;
@@ -133,7 +171,7 @@ fn work(lane: &Arc<Lane>) {
             queue = lane.ready.wait(&lane.queue, queue, None);
             queue.idle -= 1;
         };
-        let more = !queue.transfers.is_empty();
+        let more = lane.has_any(&queue, 0);
         let wake = more && queue.idle > 0;
         if more
             && !wake
@@ -147,8 +185,60 @@ fn work(lane: &Arc<Lane>) {
         if wake {
             lane.ready.notify_one();
         }
-        let result = lane.disk.perform(&transfer);
-        batch.push(Completion { tag: transfer.tag, result });
+        let perform = |one: Transfer| Completion { tag: one.tag, result: lane.disk.perform(&one) };
+        batch.extend(taken.drain(..).map(perform));
+        if is_buffered {
+            lane.queue.lock().writing = false;
+        }
         lane.completions.give(&mut batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::{Allocation, FileDisk, Options, PageCache};
+    use super::super::memory::MemoryDisk;
+    use super::*;
+
+    /// Returns the tags that threads take at a time, until none may begin. The threads do not end.
+    fn taken(disk: Arc<dyn Disk>, transfers: &[(Operation, u64)]) -> Vec<Vec<u64>> {
+        let completions = Arc::new(Completions::new(Box::new(|_| ())));
+        let lane = Lane { disk, completions, queue: Mutex::default(), ready: Condvar::new() };
+        let mut queue = lane.queue.lock();
+        let (buffers, stream) = (Vec::new(), 0);
+        let transfer = |(tag, &(operation, length)): (u64, &(Operation, u64))| Transfer {
+            tag,
+            disk: 0,
+            operation,
+            offset: 0,
+            length,
+            buffers: buffers.clone(),
+            stream,
+        };
+        queue.transfers = (0..).zip(transfers).map(transfer).collect();
+        let (mut all, mut batch) = (Vec::new(), Vec::new());
+        while lane.take(&mut queue, &mut batch).is_some() {
+            all.push(batch.drain(..).map(|transfer| transfer.tag).collect());
+        }
+        assert!(!lane.has_any(&queue, 0));
+        all
+    }
+
+    #[test]
+    fn one_thread_takes_several_writes_to_the_page_cache_and_others_take_the_rest() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { read_only: false, page_cache: PageCache::Use };
+        let file = FileDisk::create(&directory.path().join("disk"), 4096, Allocation::Sparse, options).unwrap();
+        let file: Arc<dyn Disk> = Arc::new(file);
+        let short = [(Operation::Write, 4096); WRITES_MAX + 1];
+        let others = [(Operation::Sync, 0), (Operation::Read, 4096)];
+        let count = WRITES_MAX as u64;
+        let mixed = [&short[..], &others].concat();
+        assert_eq!(taken(file.clone(), &mixed), [(0..count).collect(), vec![count + 1], vec![count + 2]]);
+        let long = [(Operation::Write, 4096), (Operation::Write, WRITES_BYTES_MAX)];
+        assert_eq!(taken(file.clone(), &long), [[0]]);
+        assert_eq!(taken(file, &long[1..]), [[0]]);
+        let each: Vec<_> = (0..mixed.len() as u64).map(|tag| vec![tag]).collect();
+        assert_eq!(taken(Arc::new(MemoryDisk::new(4096)), &mixed), each);
     }
 }

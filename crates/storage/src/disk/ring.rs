@@ -6,6 +6,7 @@
 //! - zeroing and discarding
 //! - the last unit of a disk whose size is not aligned, and transfers beyond the end
 //! - disks without a descriptor
+//! - writes to the page cache
 //! - transfers that the kernel completed in part or wants to be retried
 
 use std::collections::VecDeque;
@@ -119,9 +120,9 @@ impl Transfers for Ring {
         let mut queued = Vec::with_capacity(transfers.len());
         for transfer in transfers.drain(..) {
             let part = part(&transfer);
-            let has_file = |disk: &dyn Disk| disk.descriptor().is_some();
-            if part.as_ref().map_or_else(|| has_file(&*self.shared.disks[transfer.disk]), |(disk, _)| has_file(&**disk))
-            {
+            let disk = part.as_ref().map_or(&*self.shared.disks[transfer.disk], |(disk, _)| &**disk);
+            let is_buffered = transfer.operation == Operation::Write && disk.buffers_writes();
+            if disk.descriptor().is_some() && !is_buffered {
                 queued.push(Queued { transfer, part });
             } else {
                 blocking.push(transfer);

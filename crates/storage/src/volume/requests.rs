@@ -149,8 +149,8 @@ impl Volume {
         self.dispatch_by(inner, false);
     }
 
-    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns
-    /// whether it did.
+    /// As `dispatch`; a thread that `may_wait` also does a read of the flash, or a write to the page cache, that is all
+    /// there is to do. Returns whether it did.
     fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
         let (mut output, mut done) = LISTS.take();
         let mut waited = false;
@@ -184,7 +184,7 @@ impl Volume {
                 output.answered.clear();
             }
             self.perform_now(&mut output.transfers, &mut done);
-            let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
+            let alone = may_wait && done.is_empty() && self.is_fast(&output.transfers);
             if !alone && !output.transfers.is_empty() {
                 self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
             }
@@ -195,7 +195,7 @@ impl Volume {
             let performed = output
                 .transfers
                 .pop()
-                .map(|transfer| Completion { tag: transfer.tag, result: self.pair.flash.perform(&transfer) });
+                .map(|transfer| Completion { tag: transfer.tag, result: self.disk(transfer.disk).perform(&transfer) });
             if done.is_empty() && performed.is_none() {
                 break;
             }
@@ -219,14 +219,31 @@ impl Volume {
     /// Takes those out that could be done at once.
     fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
         transfers.retain(|transfer| {
-            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
-            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.pair.flash } else { &*self.backend };
-            let now = !slow && transfer.length <= NOW_BYTES && disk.perform_now(transfer);
+            let fits = !self.is_slow(transfer) && transfer.length <= NOW_BYTES;
+            let now = fits && self.disk(transfer.disk).perform_now(transfer);
             if now {
                 done.push(transfer.tag);
             }
             !now
         });
+    }
+
+    fn disk(&self, number: usize) -> &dyn Disk {
+        if number == FLASH { &*self.pair.flash } else { &*self.backend }
+    }
+
+    fn is_slow(&self, transfer: &Transfer) -> bool {
+        self.config.backend_delay_us > 0 && transfer.disk == BACKEND
+    }
+
+    /// True if one short read of the flash, or one short write to the page cache, is all there is to do.
+    fn is_fast(&self, transfers: &[Transfer]) -> bool {
+        let [transfer @ Transfer { length: ..=NOW_BYTES, .. }] = transfers else { return false };
+        match transfer.operation {
+            disk::Operation::Read => transfer.disk == FLASH,
+            disk::Operation::Write => !self.is_slow(transfer) && self.disk(transfer.disk).buffers_writes(),
+            _ => false,
+        }
     }
 
     pub(super) fn completed(&self, batch: &mut Vec<Completion>) {
@@ -327,9 +344,4 @@ impl Volume {
         inner.engine.log_mut().into_iter().for_each(|log| log.set_pin(0));
         part.reads.add(inner.engine.reads() - before);
     }
-}
-
-/// True if one read of the flash is all there is to do.
-fn is_flash_read(transfers: &[Transfer]) -> bool {
-    matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
 }

@@ -397,6 +397,39 @@ fn reads_of_flash_do_not_wait_for_the_backend() {
     assert_eq!(answer.recv().unwrap().unwrap(), vec![0; 4096]);
 }
 
+/// A client that makes one request at a time writes to the page cache itself, but not to a slow backend.
+#[test]
+fn who_waits_writes_through_to_the_page_cache_and_to_no_slow_backend() {
+    for backend_delay_us in [0, 1_000] {
+        let mut setting = Setting::new();
+        setting.config.cache.read("ram", "0").unwrap();
+        setting.config.cache.read("write-mode", "write-through").unwrap();
+        (setting.config.backend_delay_us, setting.config.direct_io) = (backend_delay_us, false);
+        let (volume, _) = setting.open();
+        let mut waited = 0;
+        for block in 0..16 {
+            let (sender, receiver) = mpsc::channel();
+            let request = Request {
+                operation: Operation::Write,
+                offset: block * 4096,
+                length: 4096,
+                force_unit_access: false,
+                data: pattern(block as u8, 4096),
+                caching: Default::default(),
+            };
+            let did = volume.submit_and_wait(request, Box::new(move |result| sender.send(result).unwrap()));
+            if did {
+                receiver.try_recv().expect("it is answered before this returns").unwrap();
+            } else {
+                receiver.recv().unwrap().unwrap();
+            }
+            assert!(setting.backend(block * 4096, 4096) == pattern(block as u8, 4096), "block {block}");
+            waited += u32::from(did);
+        }
+        assert_eq!(waited > 8, backend_delay_us == 0, "{waited} of 16 writes");
+    }
+}
+
 /// More writes than steps may be under way, before a slow backend, and at the end one that is read before it can have
 /// begun.
 #[test]
