@@ -49,16 +49,21 @@ impl Input {
 
     /// Appends bytes that were received in another way.
     pub fn extend(&mut self, bytes: &[u8]) {
+        self.make_room();
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Receives more bytes and returns their number; 0 at the end.
-    pub fn receive(&mut self, transport: &mut Transport, patience: Patience) -> io::Result<usize> {
+    fn make_room(&mut self) {
         if self.start > 0 {
             // At most part of one request is moved, unless reading was delayed.
             self.bytes.drain(..self.start);
             self.start = 0;
         }
+    }
+
+    /// Receives more bytes and returns their number; 0 at the end.
+    pub fn receive(&mut self, transport: &mut Transport, patience: Patience) -> io::Result<usize> {
+        self.make_room();
         assert!(self.bytes.len() < self.bytes.capacity(), "a message fits into the buffer");
         let received = transport.receive(&mut self.bytes, patience);
         self.filled = self.bytes.len() == self.bytes.capacity();

@@ -60,6 +60,10 @@ pub struct Link<'a> {
     pub input: Input,
     /// Bytes to send.
     pub output: Output,
+    /// True if the last request has long data. The client takes longer for it than a thread takes to wake.
+    pub has_long: bool,
+    /// True if data was last received directly into its final buffer.
+    follows_direct: bool,
     /// True if its buffers are freed.
     resting: bool,
     /// True while bytes are received.
@@ -91,6 +95,8 @@ impl<'a> Link<'a> {
             account,
             input,
             output: Output::default(),
+            has_long: false,
+            follows_direct: false,
             resting: false,
             open: true,
             hung_up: false,
@@ -166,7 +172,7 @@ impl<'a> Link<'a> {
             self.output.trim();
         }
         let since = Instant::now();
-        if read && !write && self.poll(awaited, &mut direct)? {
+        if read && !write && !self.has_long && self.poll(awaited, &mut direct)? {
             return Ok(());
         }
         let slept = self.sleep(read, write, awaited, &mut direct);
@@ -198,8 +204,8 @@ impl<'a> Link<'a> {
             }
             return received;
         }
-        if read && self.transport.encrypted() {
-            // TLS may have received bytes before.
+        if read && (self.transport.encrypted() || direct.is_some()) {
+            // TLS may have received bytes before, and the rest of a request is probably there.
             match self.receive(Patience::Now, direct) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
@@ -269,6 +275,7 @@ impl<'a> Link<'a> {
             Some(Direct { data, length })
                 if *length >= data.len() + DIRECT_BYTES_MIN && self.input.available().is_empty() =>
             {
+                self.follows_direct = true;
                 data.reserve_exact(*length - data.len());
                 let count = self.transport.receive(data, patience)?;
                 // The allocator may have provided more room than requested.
@@ -278,12 +285,20 @@ impl<'a> Link<'a> {
                 count
             }
             _ => {
-                // The next part of the data goes to its final buffer once there is memory for it.
+                // The next part of the data goes to its final buffer once there is memory for it. So do probably the
+                // data of the next request.
                 let begins_part = direct.as_ref().is_some_and(|direct| direct.data.len() == direct.length);
-                if self.input.is_too_small() && !begins_part {
-                    self.grow_input();
+                if begins_part || std::mem::take(&mut self.follows_direct) {
+                    let mut first = Vec::with_capacity(INPUT_BYTES_MIN);
+                    let count = self.transport.receive(&mut first, patience)?;
+                    self.input.extend(&first);
+                    count
+                } else {
+                    if self.input.is_too_small() {
+                        self.grow_input();
+                    }
+                    self.input.receive(&mut self.transport, patience)?
                 }
-                self.input.receive(&mut self.transport, patience)?
             }
         };
         self.resting = false;

@@ -3,7 +3,7 @@
 //! Waking a thread takes longer than answering a request from memory. So a connection whose client responds fast polls
 //! for the next request for up to [`POLL_TIME_MAX`] before it sleeps. This is limited to cases where it helps, as in
 //! Linux's halt polling for guests (Documentation/virt/kvm/halt-polling.rst). A connection polls only after a short
-//! wait, and not after it polled in vain. At least one core is left to others.
+//! wait, and not after it polled in vain or for long data. At least one core is left to others.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

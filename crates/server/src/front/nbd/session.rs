@@ -21,7 +21,7 @@ use crate::front::budget::{Need, next_part};
 use crate::front::completions::{Asked, Completed};
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
-use crate::front::link::{Awaited, Direct, Link};
+use crate::front::link::{Awaited, DIRECT_BYTES_MIN, Direct, Link};
 use crate::front::options::Options;
 use crate::front::polling::Solitude;
 use flashwise_storage::export::{Export, Guest, Operation, Request};
@@ -29,7 +29,7 @@ use flashwise_storage::export::{Export, Guest, Operation, Request};
 /// Memory of a request in addition to its data: its state, and the header of its reply.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
 /// Shortest part of a write's data that takes memory.
-const PART_BYTES_MIN: usize = 64 << 10;
+const PART_BYTES_MIN: usize = 128 << 10;
 /// Above this many bytes, unsent replies are sent before all received requests are processed.
 const SENT_EARLY_BYTES: usize = 256 << 10;
 /// Above this many bytes, unsent replies stop the acceptance of requests.
@@ -290,6 +290,7 @@ impl<'a> Transmission<'a> {
             return Some(Pause::Full);
         }
         self.link.input.consume(REQUEST_BYTES);
+        self.link.has_long = command.length as usize >= DIRECT_BYTES_MIN;
         self.tally.requests += 1;
         match verdict {
             Verdict::Perform(Operation::Write) => {
