@@ -47,8 +47,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut checksums = Vec::with_capacity(segment.data_pages as usize);
         for record in segment.records.iter().filter(|record| record.kind.has_data()) {
             pages.push((self.layout.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
-            let crc = checksum::crc32c(self.layout.memory.page(record.frame.number));
-            let came = !self.layout.bad[record.frame.number as usize] && !late.contains(&record.frame.number);
+            let place = record.frame.number;
+            let came = !self.layout.bad[place as usize] && !late.contains(&place);
+            let crc = if came { self.layout.sum(place) } else { checksum::crc32c(self.layout.memory.page(place)) };
             checksums.push(came.then_some(crc));
             // Copies of missing content may be planned; the written bytes must not match its checksum.
             self.layout.checksums[record.slot as usize] = if came { crc } else { !crc };

@@ -57,7 +57,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
             unreachable!("only reads get content from memory")
         };
-        self.layout.memory.page_mut(frame.number).copy_from_slice(content);
+        self.layout.page_mut(frame.number).copy_from_slice(content);
         self.finish(id, Ok(()));
     }
 

@@ -23,6 +23,7 @@ mod unwritten;
 use std::marker::PhantomData;
 
 use flashwise_core::cache::{self, Cache, Event, LogCache};
+use flashwise_core::checksum;
 use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::order::{Bond, Order, StepId};
 use flashwise_core::step::{BATCHES, Step};
@@ -89,6 +90,8 @@ pub struct Log<C = LogCache> {
     places: Places,
     /// By place in memory: its content is wrong.
     bad: Vec<bool>,
+    /// By place in memory: the checksum of its content, if it was computed while that was in the processor's caches.
+    sums: Vec<Option<u32>>,
     /// The time when segments are looked at next that wait for something late.
     look_for_late_us: u64,
     /// A batch ended, and others may begin.
@@ -232,6 +235,22 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     }
 }
 
+impl<C> Log<C> {
+    /// Returns the content at a place in memory, to be changed.
+    fn page_mut(&mut self, place: u32) -> &mut Page {
+        self.sums[place as usize] = None;
+        self.memory.page_mut(place)
+    }
+
+    /// Returns the checksum of the content at a place in memory.
+    fn sum(&mut self, place: u32) -> u32 {
+        let page = self.memory.page(place);
+        let sum = *self.sums[place as usize].get_or_insert_with(|| checksum::crc32c(page));
+        debug_assert_eq!(sum, checksum::crc32c(page), "the content of place {place} has this checksum");
+        sum
+    }
+}
+
 impl Engine<LogCache> {
     /// Returns the durable end of the log, if it is to be noted. That is the case if whole units have become durable
     /// since the last note. It is also the case if nothing has become durable since the last call. The log itself does
@@ -262,6 +281,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             memory: Memory::with_blank(frames as usize, blank as usize),
             checksums,
             bad: vec![false; places.count() as usize],
+            sums: vec![None; places.count() as usize],
             places,
             look_for_late_us: 0,
             goes_on: false,

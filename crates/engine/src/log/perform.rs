@@ -1,7 +1,6 @@
 //! Performing single steps, and what follows when one ends or fails.
 
 use flashwise_core::cache::{Cache, Event};
-use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::order::{Bond, StepId};
 use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
@@ -61,7 +60,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let request = request.expect("a request waits for its own bytes");
                 let data = &self.clients.get(request).request.data;
                 let bytes = &data[from as usize..from as usize + usize::from(length)];
-                self.layout.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
+                self.layout.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
+                // The bytes of a long request leave the processor's caches before they are written.
+                if whole && bytes.len() < data.len() {
+                    self.layout.sum(frame.number);
+                }
             }
             Step::Send { frame, at, length, to, .. } => {
                 if self.layout.bad[frame.number as usize] {
@@ -78,7 +81,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 } else if *bad {
                     return false;
                 }
-                self.layout.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
+                self.layout.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
             }
             Step::Copy { from, to, .. } => {
                 let bad = self.layout.bad[from.number as usize];
@@ -87,6 +90,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     return false;
                 }
                 self.layout.memory.copy(from.number, to.number);
+                self.layout.sums[to.number as usize] = self.layout.sums[from.number as usize];
             }
             _ => unreachable!("a step that moves bytes"),
         }
@@ -229,13 +233,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// The transfer of a block that no client waits for.
     fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
         self.step(step).state.transfers += 1;
-        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.layout.memory.buffer(frame.number, 1)]);
+        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.buffer(operation, frame)]);
         let lane = self.background.lane_of(disk, offset);
         Part { buffers, background: true, lane, ..Part::new(step, disk, operation, offset, BLOCK) }
     }
 
+    /// Returns the memory of a frame for a transfer.
+    fn buffer(&mut self, operation: Operation, frame: Frame) -> Buffer {
+        if operation == Operation::Read {
+            self.layout.sums[frame.number as usize] = None;
+        }
+        self.layout.memory.buffer(frame.number, 1)
+    }
+
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
-        let buffer = self.layout.memory.buffer(frame.number, 1);
+        let buffer = self.buffer(operation, frame);
         self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, smallvec![buffer]);
     }
 
@@ -314,7 +326,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if self.step(id).state.falls_back {
             return true;
         }
-        let right = checksum::crc32c(self.layout.memory.page(frame.number)) == self.layout.checksums[slot as usize];
+        // An earlier attempt may have left another one.
+        self.layout.sums[frame.number as usize] = None;
+        let right = self.layout.sum(frame.number) == self.layout.checksums[slot as usize];
         self.faults.flash_checksum_errors += u64::from(!right);
         right
     }
