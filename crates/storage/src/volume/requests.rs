@@ -149,8 +149,8 @@ impl Volume {
         self.dispatch_by(inner, false);
     }
 
-    /// As `dispatch`; a thread that `may_wait` also does a read of the flash, or a write to the page cache, that is all
-    /// there is to do. Returns whether it did.
+    /// As `dispatch`, on a thread that `may_wait`. If one read of the flash or one write to the page cache is all there
+    /// is to do, it does that itself. Returns whether it did.
     fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
         let (mut output, mut done) = LISTS.take();
         let mut waited = false;
