@@ -12,8 +12,8 @@ use super::scenarios::writers_think;
 use super::{Measured, Scenario};
 
 /// The speeds of the scenarios, for the simulator: microseconds of a block, and of each further one of 4 KiB.
-const DEVICES: &str = "cache-device=capacity-gb=1,endurance-cycles=unlimited,read-latency-ms=0.02,write-latency-ms=0.02,\
-                       channels=1,transfer-mb-per-s=1024 \
+const DEVICES: &str = "cache-device=capacity-gb=1,endurance-cycles=unlimited,read-latency-ms=0.02,\
+                       write-latency-ms=0.02,channels=1,transfer-mb-per-s=1024 \
                        storage-device=capacity-gb=1,endurance-cycles=unlimited,read-latency-ms=8,write-latency-ms=8,\
                        channels=1,transfer-mb-per-s=204.8";
 const SHARE: f64 = 0.02;
