@@ -386,7 +386,7 @@ def make_logical_disks(hand, name):
     expect(page.get_by_role("dialog")).to_contain_text(f"{name}")
     assert api("PATCH", f"/v1/pools/tank/logical-disks/{name}", {"size_bytes": 14 * MIB})[0] == 200
     hand.press(page.get_by_role("dialog").locator("button[type=submit]"))
-    expect(page.get_by_role("dialog")).to_contain_text("it was changed meanwhile")
+    expect(page.get_by_role("dialog")).to_contain_text("it has changed since you read it")
     hand.press(page.get_by_role("button", name="Cancel"))
     assert logical(name)["cached"]
     expect(page.get_by_role("table", name="Logical disks")).to_contain_text("14 MiB")
