@@ -15,25 +15,25 @@ use crate::time;
 
 /// An engine of any layout.
 pub trait Performer {
-    /// As [`Engine::submit_waited`].
+    /// See [`Engine::submit_waited`].
     fn submit_waited(&mut self, request: Request, done: Done, now_us: u64, waited_us: u64);
-    /// As [`Engine::completed`].
+    /// See [`Engine::completed`].
     fn completed(&mut self, tag: u64, result: Result<(), Error>);
-    /// As [`Engine::take_output`].
+    /// See [`Engine::take_output`].
     fn take_output(&mut self, output: &mut Output);
-    /// As [`Engine::transfer_of`].
+    /// See [`Engine::transfer_of`].
     fn transfer_of(&self, tag: u64) -> (usize, Operation, u64);
     /// As [`Engine::is_full`].
     fn is_full(&self, for_reads: bool) -> bool;
-    /// As [`Engine::running`].
+    /// See [`Engine::running`].
     fn running(&self) -> usize;
-    /// As [`Engine::faults`].
+    /// See [`Engine::faults`].
     fn faults(&self) -> Faults;
-    /// As [`Engine::advance`].
+    /// See [`Engine::advance`].
     fn advance(&mut self, now_us: u64);
-    /// As [`Engine::close`].
+    /// See [`Engine::close`].
     fn close(&mut self, now_us: u64);
-    /// As [`Engine::destage_all`].
+    /// See [`Engine::destage_all`].
     fn destage_all(&mut self, now_us: u64);
     /// As [`Engine::recovery`].
     fn recovery(&self) -> &Recovery;
@@ -109,7 +109,7 @@ pub trait Driver: Performer + Send {
         None
     }
 
-    /// Measures the backend from now on, so that the background keeps each of its disks busy.
+    /// Starts to measure the backend, to keep each of its disks busy in the background.
     fn set_backend(&mut self, _backend: Arc<dyn Disk>) {}
 
     /// Returns the counts of reads so far.
@@ -139,10 +139,10 @@ pub trait Driver: Performer + Send {
     /// Does the work that is due once a second.
     fn look(&mut self, now_us: u64);
 
-    /// Returns the durable end, if it is to be noted.
+    /// Returns the durable end, if it should be recorded.
     fn pause(&mut self) -> Option<End>;
 
-    /// While it is calm, no more write-back begins by itself.
+    /// In calm mode, no write-back starts on its own.
     fn set_calm(&mut self, _calm: bool) {}
 
     /// Writes back data that is only in memory. A layout without such data does nothing.
@@ -168,21 +168,21 @@ pub trait Driver: Performer + Send {
     /// Returns the number of answered blocks that wait in memory because no device takes them.
     fn unwritten_blocks(&self) -> usize;
 
-    /// Returns remarks about devices that failed in part.
+    /// Returns remarks about partly failed devices.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns the blocks whose only copy was lost or cannot be read, in order.
+    /// Returns the blocks whose only copy is lost or unreadable, in ascending order.
     fn lost_blocks(&self) -> Vec<u64>;
 
-    /// True if no flushed data is only on the flash, so the volume can go on without it.
+    /// True if the flash has no flushed dirty data, so the volume can continue without it.
     fn can_give_up_flash(&self) -> bool;
 
     /// Returns the number of lost blocks that the flash records as lost, or may hold in an older flushed state.
     fn lost_on_flash(&self) -> usize;
 
-    /// True if all blocks that are to be written back cannot be read.
+    /// True if none of the remaining dirty blocks is readable.
     fn is_rest_unreadable(&self) -> bool {
         false
     }

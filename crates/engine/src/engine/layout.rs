@@ -26,7 +26,7 @@ pub trait Layout: Sized {
     /// Starts a request of a client, or lets it wait.
     fn admit(engine: &mut Engine<Self>, request: Request, done: Done, asked: Asked, now_us: u64);
 
-    /// Notes that a request is about to be planned.
+    /// Called before a request is planned.
     fn begins(engine: &mut Engine<Self>, client: &mut Client);
 
     /// Plans the request of a client.
@@ -61,7 +61,7 @@ pub trait Layout: Sized {
     /// Returns the meaning of the failure of a step.
     fn meaning(step: &Self::Step) -> Meaning;
 
-    /// Begins what may begin after calls.
+    /// Starts work that became possible.
     fn go_on(_engine: &mut Engine<Self>) {}
 
     /// Notes that the steps of a request have ended.

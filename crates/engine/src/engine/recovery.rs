@@ -34,11 +34,11 @@ enum Course {
     /// It performs requests.
     #[default]
     Works,
-    /// A step of this disk failed that the cache relies on, so nothing begins until the cache is found again.
+    /// A step of this disk failed that the cache relies on, so nothing starts until the cache is recovered.
     Stopped(usize),
-    /// As [`Stopped`](Self::Stopped), and the flash cannot be read, which may pass. Requests fail meanwhile.
+    /// Like [`Stopped`](Self::Stopped), with an unreadable flash. Requests fail until it can be read.
     Waits(usize),
-    /// As [`Stopped`](Self::Stopped), and the cache cannot be found again. All requests fail.
+    /// Like [`Stopped`](Self::Stopped), and the recovery failed for good. All requests fail.
     GivenUp(usize),
 }
 
@@ -48,7 +48,7 @@ enum Flash {
     /// It is written.
     #[default]
     Works,
-    /// It is written no more. Requests that fail are handed back if it `holds` them, and answered else.
+    /// It is no longer written. Failed requests are handed back if it `holds` them, and answered otherwise.
     Failed { holds: bool },
 }
 
@@ -61,12 +61,12 @@ pub struct Recovery {
     held: Vec<(u64, Request, Done)>,
     /// Reads that are retried later.
     postponed: Vec<Part>,
-    /// Unreadable blocks are read again from this one on.
+    /// The next unreadable block to retry.
     reread: u64,
 }
 
 impl Recovery {
-    /// True if requests begin.
+    /// True if requests can start.
     pub(crate) fn works(&self) -> bool {
         self.course == Course::Works
     }
@@ -79,7 +79,7 @@ impl Recovery {
         }
     }
 
-    /// True if the engine has stopped, and its cache may be found again.
+    /// True if the engine has stopped and its cache can be recovered.
     pub fn has_stopped(&self) -> bool {
         matches!(self.course, Course::Stopped(_) | Course::Waits(_))
     }
@@ -104,9 +104,9 @@ impl Recovery {
         self.flash == Flash::Failed { holds: false }
     }
 
-    /// From now on, requests that fail because the flash has failed are answered with an error. Returns those that
-    /// failed earlier; no other call returns them. If the cache must be found again, they are [handed
-    /// back](Output::held) afterwards.
+    /// From now on, requests that fail because of the flash are answered with an error. Returns those that failed
+    /// earlier; no other call returns them. If the cache must be recovered, they are [handed back](Output::held)
+    /// afterwards.
     #[must_use]
     pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
         if self.is_flash_failed() {
@@ -115,14 +115,14 @@ impl Recovery {
         if self.works() { self.hand_back().collect() } else { Vec::new() }
     }
 
-    /// The cache was not found again. Requests fail until the next attempt if that `may_pass`, and permanently else.
+    /// Records a failed recovery. Requests fail until the next attempt if the cause `may_pass`, otherwise permanently.
     pub fn not_found(&mut self, may_pass: bool) {
         if let Some(disk) = self.stopped() {
             self.course = if may_pass { Course::Waits(disk) } else { Course::GivenUp(disk) };
         }
     }
 
-    /// True if the flash is not written any more.
+    /// True if the flash is no longer written.
     pub fn is_flash_failed(&self) -> bool {
         self.flash != Flash::Works
     }
@@ -132,7 +132,7 @@ impl Recovery {
         self.flash == Flash::Failed { holds: true }
     }
 
-    /// A step failed that the cache relies on. If `holds`, the cache can be found again.
+    /// Records the failure of a step that the cache relies on. If `holds`, the cache can be recovered.
     pub(crate) fn stop(&mut self, disk: usize, holds: bool) {
         if self.works() {
             self.course = if holds { Course::Stopped(disk) } else { Course::GivenUp(disk) };
@@ -153,18 +153,18 @@ impl Recovery {
     }
 }
 
-/// A layout whose cache can be found again on flash, as after a crash of the process.
+/// A layout whose cache can be recovered from the flash, as after a crash of the process.
 pub trait Recovers: Layout {
-    /// True if the flash of an engine is not written any more.
+    /// True if the flash of an engine is no longer written.
     fn is_frozen(engine: &Engine<Self>) -> bool;
 
-    /// Makes the answered changes again that `before` has not done.
+    /// Repeats the acknowledged changes that `before` has not made.
     fn make_again(engine: &mut Engine<Self>, before: &mut Engine<Self>);
 }
 
 impl<L: Recovers> Engine<L> {
-    /// Continues as `next`, whose cache was found again after this engine [stopped](Recovery::stopped) and all its
-    /// transfers ended. Then requests begin again.
+    /// Continues as `next`, whose cache was recovered after this engine [stopped](Recovery::stopped) and all its
+    /// transfers ended. Then requests can start again.
     pub fn continue_as(&mut self, mut next: Engine<L>) {
         if L::is_frozen(&next) {
             next.recovery.flash = self.recovery.flash;
@@ -182,12 +182,12 @@ impl<L: Layout> Engine<L> {
         &self.recovery
     }
 
-    /// Returns the state of the engine after failures, to decide what becomes of it.
+    /// Returns the state of the engine after failures, to change it.
     pub fn recovery_mut(&mut self) -> &mut Recovery {
         &mut self.recovery
     }
 
-    /// Begins a request, or holds or refuses it if the engine has stopped.
+    /// Starts a request, or holds or refuses it if the engine has stopped.
     pub(crate) fn admit(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
         match self.recovery.course {
             Course::Works => L::admit(self, request, done, asked, now_us),
@@ -200,7 +200,7 @@ impl<L: Layout> Engine<L> {
         }
     }
 
-    /// Notes the failure of a step.
+    /// Records the failure of a step.
     pub(super) fn step_failed(&mut self, step: &L::Step) {
         match L::meaning(step) {
             Meaning::Local => {}
@@ -215,7 +215,7 @@ impl<L: Layout> Engine<L> {
         self.read_again();
     }
 
-    /// Answers a request whose steps have ended, unless it begins anew or is held.
+    /// Answers a request whose steps have ended, unless it restarts or is held.
     pub(super) fn conclude(&mut self, mut client: Client) {
         L::concludes(self, &mut client);
         let Asked { number, again, .. } = client.asked;
@@ -266,7 +266,7 @@ impl<L: Layout> Engine<L> {
         }
     }
 
-    /// Postpones a failed read. Returns false if it was postponed as often as it may be.
+    /// Postpones a failed read. Returns false if its retries are used up.
     pub(crate) fn postpone(&mut self, part: Part) -> bool {
         let retries = self.settings.retries;
         let running = self.step(part.step);
@@ -284,7 +284,7 @@ impl<L: Layout> Engine<L> {
         !self.recovery.postponed.is_empty()
     }
 
-    /// Grants the postponed reads all their retries again.
+    /// Resets the retries of postponed reads.
     pub fn be_patient(&mut self) {
         let patience = self.settings.patience;
         for id in self.recovery.postponed.iter().map(|part| part.step).collect::<Vec<_>>() {
@@ -297,7 +297,7 @@ impl<L: Layout> Engine<L> {
         std::mem::take(&mut self.recovery.postponed).into_iter().for_each(|part| L::read_again(self, part));
     }
 
-    /// Reads some of the unreadable dirty blocks again. Those that can be read are not listed any more.
+    /// Reads some unreadable dirty blocks again. Readable ones are no longer listed.
     pub fn read_unreadable(&mut self, now_us: u64) {
         if !self.recovery.works() {
             return;

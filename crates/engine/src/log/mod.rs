@@ -36,7 +36,7 @@ use perform::is_awaited_flush;
 use places::Places;
 use unwritten::Unwritten;
 
-/// The number of unfinished steps from which on requests wait before they are planned.
+/// Number of unfinished steps at which requests start to wait before planning.
 const STEPS_MAX: usize = 16_384;
 /// The [spare frames](Settings::spare_frames) of a volume, 8 MiB. A hundred clients can wait for eight blocks each of a
 /// slow backend, while as many blocks are admitted.
@@ -88,11 +88,11 @@ pub struct Log<C = LogCache> {
     /// The checksum of the data in each slot.
     checksums: Vec<u32>,
     places: Places,
-    /// By place in memory: its content is wrong.
+    /// By place in memory: true if its content is wrong.
     bad: Vec<bool>,
     /// By place in memory: the checksum of its content, if it was computed while that was in the processor's caches.
     sums: Vec<Option<u32>>,
-    /// The time when segments are looked at next that wait for something late.
+    /// The time of the next check of segments that wait for late blocks.
     look_for_late_us: u64,
     /// A batch ended, and others may begin.
     goes_on: bool,
@@ -409,7 +409,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.failed_flushes
     }
 
-    /// While it is calm, no more write-back begins by itself.
+    /// In calm mode, no write-back starts on its own.
     pub fn set_calm(&mut self, calm: bool) {
         self.layout.calm = calm;
     }

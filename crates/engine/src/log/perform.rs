@@ -1,4 +1,4 @@
-//! Performing single steps, and what follows when one ends or fails.
+//! Performs single steps, and handles their ends and failures.
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::BLOCK_BYTES;
@@ -31,7 +31,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         true
     }
 
-    /// True if a client's write of a block may still fail, and nothing but the backend will have its content.
+    /// True if a client's write of a block may still fail, and only the backend will have its content.
     fn is_undecided(&self, block: u32) -> bool {
         self.undecided(block).is_some()
     }
@@ -46,7 +46,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         moved
     }
 
-    /// Moves bytes unless they never came.
+    /// Moves bytes, unless they are missing.
     fn try_to_move(&mut self, step: &Step, request: Option<u32>) -> bool {
         match *step {
             Step::Receive { frame, at, length, from, .. } => {
@@ -215,10 +215,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Destaged { .. } => return Some(!doomed),
             Step::AwaitFlushes => {
-                // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
+                // All steps that waited for it report the error, because earlier acknowledged data may be lost.
                 let errors_before = self.step(id).state.errors_before;
                 let failed = doomed || self.layout.errors != errors_before;
-                // One that is handed back tells nobody.
+                // A request that is handed back reports nothing.
                 if failed && self.is_flush(request) && !self.recovery.holds_with_flash() {
                     self.layout.errors_reported = self.layout.errors;
                 }
@@ -271,7 +271,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn part_ended(&mut self, part: Part, result: Result<(), Error>) {
         let id = part.step;
         let result = result.and_then(|()| if self.data_is_right(id) { Ok(()) } else { Err(Error::Io) });
-        // A flush that failed says nothing the second time: what it was to make durable may be gone.
+        // The retry of a failed flush proves nothing: its data may be lost.
         if result.is_err() && self.step(id).retries > 0 && part.operation != Operation::Sync {
             self.step(id).retries -= 1;
             self.outgoing.push(part);
@@ -297,14 +297,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// True if a step reads a dirty block that is about to be moved, or changed in part. Without the read, the block
-    /// would be lost with the reset of its unit. The server lists it from now on, and logs a line.
+    /// would be lost with the reset of its unit. Then the server lists it, and logs a line.
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let running = self.peek(id);
         let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
         let moves_in = |step: &Step| matches!(step, Step::Append(_) | Step::Copy { .. });
         let moves = running.dependents.iter().any(|&(next, _)| moves_in(&self.peek(next).step));
         if moves {
-            // One line for all that cannot be read at a time.
+            // One line for all that are unreadable now.
             if !self.has_postponed() {
                 tracing::warn!(
                     event = "block-unreadable",
@@ -320,7 +320,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         moves
     }
 
-    /// True if what was read from flash has the checksum that it should have.
+    /// True if the data read from flash has its checksum.
     fn data_is_right(&mut self, id: StepId) -> bool {
         let Step::ReadFlash { slot, frame, .. } = self.step(id).step else { return true };
         if self.step(id).state.falls_back {
@@ -366,7 +366,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.unregister(id, &running.step, running.state.source);
         if ok {
             self.succeeded(&mut running.step);
-            // Whoever was told of that flush was told before this is answered.
+            // That flush was reported before this answer.
             self.layout.errors.backend += u64::from(running.state.may_be_gone);
             self.layout.failed_flushes += u64::from(running.state.may_be_gone);
         } else if self.failed(&mut running.step, running.request.is_some()) {
@@ -413,7 +413,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
                 let bad = &mut self.layout.bad[frame.number as usize];
-                // The log has the content still where it has a copy that is newer than the backend's.
+                // The log still has the content if its copy is newer than the backend's.
                 missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
                 let handed_on = (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block);
@@ -421,11 +421,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     (*acknowledged, *replaces) = (false, false);
                 }
                 let (acknowledged, replaces) = (*acknowledged, *replaces);
-                // Of what waits to be written again, clients have heard.
+                // Clients already know of blocks that wait to be written again.
                 let was_kept = self.layout.unwritten.contains_key(&block) && self.cache.is_kept(block);
                 self.tell_failed(step, missing);
-                // What a client was told has failed is as good as what was answered before it, if that is lost; what is
-                // written back may be older.
+                // A failed write may have taken effect, so its content may replace lost acknowledged content.
+                // Written-back content may be older.
                 if !missing && batch.is_none() && self.last_writer(block).is_none() {
                     self.keep(block, self.layout.memory.page(frame.number).to_vec());
                 }
@@ -473,14 +473,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         false
     }
 
-    /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.
+    /// Reports a failed step to the cache, with the cache's own frame numbers.
     pub(super) fn tell_failed(&mut self, step: &mut Step, missing: bool) {
         self.unplace_frames(step);
         self.tell(Event::Failed { step, missing });
     }
 }
 
-/// True if a client or a segment waits for what goes past the flash.
+/// True for a flush of writes that bypass the flash, if a client or a segment waits for it.
 pub(super) fn is_awaited_flush(step: &Step) -> bool {
     matches!(step, Step::AwaitFlushes | Step::FlushBackend { batch: None })
 }

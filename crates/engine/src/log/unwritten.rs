@@ -1,5 +1,5 @@
-//! Answered content that neither the flash nor the backend took. The cache calls it lost. It is kept in memory, read
-//! from there, and written again until a device takes it.
+//! Acknowledged content that neither the flash nor the backend accepted. The cache counts it as lost. It is kept in
+//! memory, read from there, and written again until a device accepts it.
 
 use std::collections::BTreeMap;
 
@@ -23,15 +23,15 @@ pub(super) type Unwritten = BTreeMap<u32, Kept>;
 #[derive(Debug)]
 pub(super) struct Kept {
     data: Vec<u8>,
-    /// Clients' changes of all of it that are under way and came later: it is not written meanwhile, and stays where
-    /// they fail.
+    /// Later changes of the whole block in progress. Meanwhile it is not written; it stays if they fail.
     changes: u32,
-    /// Counts what was kept so far.
+    /// Number of kept blocks so far.
     number: u64,
 }
 
 impl Engine {
-    /// Writes it again as a client would, which may find a place by now. Not once the flash has failed.
+    /// Writes the kept blocks again like a client, because space may be available now. Not after a failure of the
+    /// flash.
     pub fn write_unwritten(&mut self, now_us: u64) {
         if self.recovery.is_flash_failed() || self.layout.unwritten.is_empty() {
             return;
@@ -50,10 +50,10 @@ impl Engine {
                 length: BLOCK,
                 force_unit_access: false,
                 data,
-                // It does not wait in the write buffer, from where it might be lost anew.
+                // It does not wait in the write buffer, where it might be lost again.
                 caching: Caching::Through,
             };
-            // Where that fails too, it stays as it was.
+            // If that fails too, it stays.
             self.begin_own(request, now_us);
         }
     }
@@ -84,13 +84,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         new.into_iter().for_each(|(block, place)| self.keep(block, self.layout.memory.page(place).to_vec()));
     }
 
-    /// Keeps what a block is to hold and could not be written, if it is lost else.
+    /// Keeps unwritten content of a block that would otherwise be lost.
     pub(super) fn keep(&mut self, block: u32, data: Vec<u8>) {
         let has_room = self.layout.unwritten.len() < UNWRITTEN_MAX || self.layout.unwritten.contains_key(&block);
         if has_room && self.cache.is_lost(block) {
             self.layout.kept += 1;
-            // A change that is under way is not newer than this: what is newer would take the place of this before it
-            // is kept.
+            // Changes in progress are not newer than this: a newer one would have replaced it before.
             self.layout.unwritten.insert(block, Kept { data, changes: 0, number: self.layout.kept });
             self.cache.keep(block);
         }
@@ -102,8 +101,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         std::mem::take(&mut self.layout.unwritten).into_iter().map(|(block, kept)| (block, kept.data)).collect()
     }
 
-    /// Takes over blocks that are lost, from an engine that could not write them, to write them again. Those without
-    /// content stay lost.
+    /// Takes over lost blocks from an engine that could not write them, to retry. Those without content stay lost.
     pub fn take_over_unwritten(&mut self, blocks: BTreeMap<u64, Option<Box<Page>>>) {
         let with_content = blocks.into_iter().filter_map(|(block, content)| Some((block as u32, content?)));
         with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
@@ -145,7 +143,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.unwritten.retain(|block, kept| kept.changes > 0 || self.cache.is_kept(*block));
     }
 
-    /// The blocks whose only copy was lost, or cannot be read, in order.
+    /// Returns the blocks whose only copy is lost or unreadable, in ascending order.
     pub fn lost_blocks(&self) -> Vec<u32> {
         let mut lost = self.cache.lost_blocks();
         lost.retain(|block| !self.cache.is_kept(*block));
@@ -157,8 +155,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.unwritten.keys().filter(|block| self.cache.is_kept(**block)).count()
     }
 
-    /// The pieces of a client's read that the cache is asked for, the others being taken from here: none where it is
-    /// asked for all.
+    /// Returns the pieces of a client's read for the cache; the others come from here. `None` if the cache gets the
+    /// whole request.
     pub(super) fn pieces_elsewhere(&mut self, number: u32) -> Option<Vec<cache::Request>> {
         if self.layout.unwritten.is_empty() || self.clients.get(number).request.operation != Operation::Read {
             return None;

@@ -8,7 +8,7 @@ use crate::engine::kind;
 use crate::request::Request;
 
 impl<C: Cache<Step = Step>> Engine<C> {
-    /// Begins the reads whose changes have their replies now.
+    /// Starts the reads whose changes are answered now.
     pub(super) fn admit_delayed(&mut self) {
         for (request, done, asked, now_us) in std::mem::take(&mut self.layout.delayed) {
             self.admit(request, done, asked, now_us);

@@ -31,15 +31,15 @@ fn path_of(config: &VolumeConfig, attachment: &Attachment) -> Option<PathBuf> {
     (!time::is_virtual()).then(|| config.state_directory.join(name))
 }
 
-/// The budget of flash writes of a volume, and what of it is used.
+/// The budget of flash writes of a volume, and its use.
 pub(super) struct Budget {
-    /// None without a flash.
+    /// `None` without a flash.
     account: Option<WriteAccount>,
-    /// Drive writes per day that the flash is rated for.
+    /// Rated drive writes per day of the flash.
     rated: Option<f64>,
 }
 
-/// The bytes per day that the admission rule allows; none without a rule that has a budget.
+/// Returns the bytes per day that the admission rule allows; `None` without a budget.
 fn rule_bytes_per_day(engine: &dyn Driver) -> Option<f64> {
     Some(engine.log()?.budget_blocks_per_day()? * BLOCK as f64)
 }
@@ -49,18 +49,18 @@ impl Budget {
         Budget { account, rated }
     }
 
-    /// The bytes per day of the budget: the rule's, else those that the flash is rated for.
+    /// Returns the bytes per day of the budget: that of the rule, or else the rated ones.
     fn bytes_per_day(&self, engine: &dyn Driver) -> Option<f64> {
         rule_bytes_per_day(engine).or_else(|| Some(self.rated? * engine.flash_bytes().0 as f64))
     }
 
-    /// Returns how much of the budget of flash writes is used; `None` without a budget or without a flash.
+    /// Returns the use of the budget of flash writes; `None` without a budget or a flash.
     pub fn status(&self, engine: &dyn Driver) -> Option<WriteBudgetStatus> {
         let bytes_per_day = self.bytes_per_day(engine)?;
         Some(self.account.as_ref()?.status(bytes_per_day))
     }
 
-    /// Ends the account: the volume goes on without its flash, or ends.
+    /// Ends the account, when the volume removes its flash or closes.
     pub fn close(&mut self, engine: &mut dyn Driver, volume: &str) {
         let now = time::unix_seconds();
         self.settle(engine, None, now);
@@ -81,7 +81,7 @@ impl Budget {
         let (budget, rule) = (self.bytes_per_day(engine), rule_bytes_per_day(engine));
         let (_, own_bytes) = engine.flash_bytes();
         let Some(account) = &mut self.account else { return };
-        // An account of no budget begins anew all the time.
+        // Without a budget, the account restarts each time.
         let Some(bytes_per_day) = budget else { return account.begin(own_bytes, now_seconds) };
         account.update(own_bytes, counter_bytes, bytes_per_day, now_seconds);
         let Some(bytes_per_day) = rule else { return };
@@ -93,8 +93,8 @@ impl Budget {
     }
 }
 
-/// Brings the account of the flash up to date, and with it the budget of the admission rule. The cache may write the
-/// smaller rest: of today, or of the life of the flash.
+/// Updates the account of the flash, and the budget of the admission rule. The cache may write the smaller rest: of
+/// today, or of the life of the flash.
 pub(super) fn keep_account(volume: &Volume) {
     let now = time::unix_seconds();
     let mut inner = volume.lock();
@@ -102,7 +102,7 @@ pub(super) fn keep_account(volume: &Volume) {
     let mut counter = None;
     if is_due {
         drop(inner);
-        // A drive may take a while to answer: no request waits for that.
+        // A drive may answer slowly; no request waits for it.
         counter = volume.pair.flash.drive_written_bytes();
         inner = volume.lock();
     }

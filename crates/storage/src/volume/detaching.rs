@@ -1,4 +1,4 @@
-//! Giving the flash up: everything is written back first, so that the backend alone is whole.
+//! Detaching the flash: all dirty blocks are written back first, so the backend is complete.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,20 +20,21 @@ use crate::export::{Error, Export};
 use crate::time;
 use crate::vital::MutexGuard;
 
-/// How often what is to be written back is tried in vain before the flash stays, ...
+/// Failed attempts to write back after which a detach fails.
 const ATTEMPTS: u32 = 10;
-/// ... how often what cannot be read of one that failed is tried before it counts as lost, ...
+/// Failed attempts to read a failed flash after which a block counts as lost.
 const ATTEMPTS_TO_READ: u32 = 25;
-/// ... and how long that rests in between.
+/// Time between attempts.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Blocks that are written back while clients wait.
+/// Number of dirty blocks that may remain when clients start to wait.
 const FEW_BLOCKS: u64 = 12;
-/// The cleaner does not get on if clients make as much dirty as it writes back for so long, ...
+/// The cleaner makes no progress if clients keep up with it for this time.
 const STALLED: Duration = Duration::from_secs(30);
-/// ... or if it writes nothing for so long: it begins with the newest erase unit once a second.
+/// The cleaner makes no progress if it writes nothing for this time. It starts with the newest erase unit once a
+/// second.
 const IDLE: Duration = Duration::from_secs(3);
-/// How often it is looked at.
+/// Time between two checks of the progress.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A detach in progress.
@@ -46,7 +47,7 @@ pub(super) struct Detach<'a> {
 }
 
 impl<'a> Detach<'a> {
-    /// Writes everything back and gives the cache up, as [`Volume::detach`] does.
+    /// Performs [`Volume::detach`].
     pub fn run(volume: &'a Volume, why: Without) -> Result<(), VolumeError> {
         let _only = (volume.config.planted != Some(Bug::DetachesTwice)).then(|| volume.detaching.lock());
         let mode;
@@ -60,8 +61,8 @@ impl<'a> Detach<'a> {
                 }
                 None => inner.state.detach(),
             }
-            // What waits in RAM goes to the flash, which takes it sooner than the backend. The cleaner finds out
-            // whether that works.
+            // Blocks in RAM go to the flash, which is faster than the backend. The cleaner finds out if the backend
+            // works.
             drop(inner);
             drop(volume.begin_flush());
             inner = volume.lock();
@@ -83,8 +84,8 @@ impl<'a> Detach<'a> {
         result
     }
 
-    /// Waits while the cleaner of a log writes back what is dirty, as long as it gets on: clients go on meanwhile, and
-    /// little is left to be written back while they wait.
+    /// Waits while the cleaner of a log makes progress with dirty blocks. Clients continue meanwhile, and few blocks
+    /// remain when they have to wait.
     fn write_most_back(&self) {
         let (mut fewest, mut fewer_at) = (u64::MAX, time::now());
         loop {
@@ -97,7 +98,7 @@ impl<'a> Detach<'a> {
                 }
                 _ => return,
             };
-            // Before, blocks in RAM may be newer ones of those on the flash.
+            // Before that, blocks in RAM may replace dirty ones on the flash.
             if let Some(unwritten) = unwritten {
                 inner.state.note_remaining(time::now(), unwritten);
             }
@@ -113,7 +114,7 @@ impl<'a> Detach<'a> {
         }
     }
 
-    /// Writes everything back until nothing is only on flash, and gives that up.
+    /// Writes back all dirty blocks, and removes the flash.
     fn write_all_back(&mut self) -> Result<(), VolumeError> {
         let volume = self.volume;
         let (mut attempts_left, mut fewest) = (ATTEMPTS, u64::MAX);
@@ -126,7 +127,7 @@ impl<'a> Detach<'a> {
             volume.dispatch(inner);
             let mut inner = volume.freeze();
             if inner.engine.admits_while_leaving() && inner.engine.blocks_to_write_back() > 0 {
-                // What was written meanwhile; it admits no less for being given up.
+                // Blocks written meanwhile; the cache still admits blocks.
                 inner.engine.destage_all(time::now_us());
                 volume.dispatch(inner);
                 inner = volume.freeze();
@@ -143,7 +144,7 @@ impl<'a> Detach<'a> {
                         volume.thaw(inner);
                         return Err(VolumeError::Backend { volume: volume.config.whose(), error });
                     }
-                    // It may be readable soon.
+                    // A retry may succeed.
                     Err(_) => {}
                 }
             }
@@ -152,7 +153,7 @@ impl<'a> Detach<'a> {
                 && cache.recovery().has_flash_failed()
                 && cache.durable_dirty_blocks() == 0
             {
-                // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
+                // The rest is only in memory. It may go to the backend when older copies on flash are invalid.
                 let result = self.check_flash_knows_none(cache).and_then(|()| self.leave_flash());
                 volume.thaw(inner);
                 result?;
@@ -161,7 +162,7 @@ impl<'a> Detach<'a> {
             }
             attempts_left -= 1;
             if !self.marked && dirty_blocks < fewest {
-                // A backend that takes something again takes the rest.
+                // A backend that accepts a block again accepts the rest.
                 (attempts_left, fewest) = (ATTEMPTS, dirty_blocks);
             }
             if self.marked && attempts_left == 0 && cache.is_rest_unreadable() {
@@ -184,7 +185,7 @@ impl<'a> Detach<'a> {
         }
     }
 
-    /// Gives the flash up. `rests`: the [rests](read_rests) of blocks that memory has in part.
+    /// Removes the flash. `rests` has the [rests](read_rests) of blocks that memory has in part.
     fn give_up_flash(
         &self,
         mut inner: MutexGuard<'_, Inner>,
@@ -221,9 +222,8 @@ impl<'a> Detach<'a> {
         Ok(())
     }
 
-    /// Refuses to give up a flash that alone knows of blocks that they are lost, or has them as they were flushed last.
-    /// Those that wait in memory are written back first: until the flash is given up, what it says of them counts after
-    /// a crash.
+    /// Fails if only the flash records lost blocks, or has their last flushed contents. First writes back blocks that
+    /// wait in memory: until the flash is removed, its records count after a crash.
     fn check_flash_knows_none(&self, cache: &dyn Driver) -> Result<(), VolumeError> {
         let (volume, lost) = (self.volume.config.whose(), cache.lost_on_flash());
         let unwritten = || write_unwritten(&*self.volume.backend, cache.unwritten_on_flash(), BTreeMap::new()).len();
@@ -237,14 +237,14 @@ impl<'a> Detach<'a> {
         }
     }
 
-    /// From now on, the contents of the flash are no longer valid.
+    /// Marks the contents of the flash as outdated.
     fn leave_flash(&self) -> Result<(), VolumeError> {
         let volume = || self.volume.config.whose();
         self.volume.pair.leave(self.why).map_err(|error| VolumeError::Flash { volume: volume(), error })
     }
 }
 
-/// A volume whose flash failed is detached once an operator asks for it.
+/// A volume with a failed flash counts as detached when an operator detaches it.
 fn keep_detached(volume: &Volume, why: Without) -> Result<(), VolumeError> {
     if matches!(why, Without::Detached { .. }) {
         let error = |error| VolumeError::Backend { volume: volume.config.whose(), error };
@@ -254,17 +254,17 @@ fn keep_detached(volume: &Volume, why: Without) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// Continues without a failed flash, and records that on the backend, if nothing is only on the flash. Else failed
-/// requests are answered so, until an operator detaches it.
+/// Removes a failed flash without dirty blocks, and records that on the backend. Otherwise, requests fail until an
+/// operator detaches the flash.
 pub(super) fn decide(volume: &Volume) {
     {
         let mut inner = volume.lock();
-        // A flash that cannot be read for now may be read later.
+        // An unreadable flash may recover.
         if inner.engine.recovery().waits() || !inner.state.decide() {
             return;
         }
     }
-    // What is under way may still be lost with the flash.
+    // Requests in progress may still be lost with the flash.
     let inner = volume.freeze();
     let can_go_on = inner.engine.can_give_up_flash();
     volume.thaw(inner);
@@ -310,8 +310,8 @@ pub(super) fn decide(volume: &Volume) {
     failed.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
 }
 
-/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone. `detached`:
-/// whether it had one, whose backend is to be whole by itself, so that what is written goes there at once.
+/// Creates the engine of a volume without flash, only with RAM. `detached`: it had a flash, so every write goes to the
+/// backend at once.
 pub(super) fn engine_without_flash(
     config: &VolumeConfig,
     geometry: Geometry,
@@ -320,7 +320,7 @@ pub(super) fn engine_without_flash(
 ) -> Engine {
     let mut of_cache = cache_config(config, geometry, size_bytes);
     if config.layout == Layout::Wlfc {
-        // It has the RAM that it had, and no write buffer.
+        // It keeps its RAM, without a write buffer.
         of_cache.read_buffer_blocks = (config.cache.buckets().ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
         of_cache.write_buffer_blocks = 0;
     }

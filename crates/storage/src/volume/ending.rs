@@ -1,4 +1,4 @@
-//! The end of a volume: everything is durable, and recorded so.
+//! Closing a volume: makes everything durable, and records that.
 
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -8,11 +8,11 @@ use super::{Inner, TICK, Volume, VolumeError};
 use crate::export::Error;
 use crate::time;
 
-/// How long the end waits for a flash that cannot be read.
+/// Maximum time that a shutdown waits for an unreadable flash.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 
-/// Returns the result of the last flush. Returns `None` if it waits for an unreadable flash: then the next start is as
-/// after a crash.
+/// Flushes for the last time. Returns `None` if the flash is unreadable, because a recovery may take long. The next
+/// start then recovers as after a crash.
 fn last_flush(volume: &Volume) -> Option<Result<(), Error>> {
     let receiver = volume.begin_flush();
     let started = time::now();
@@ -29,7 +29,7 @@ fn last_flush(volume: &Volume) -> Option<Result<(), Error>> {
     }
 }
 
-/// Flushes, marks the cache as closed in order, and ends the volume: requests that come now fail.
+/// Flushes, records a clean shutdown, and ends the volume. Later requests fail.
 pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
     let of = || volume.config.whose();
     let Some(flushed) = last_flush(volume) else {

@@ -3,21 +3,21 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `budget.rs` | its budget of flash writes |
-//! | `config.rs` | what it is made of |
+//! | `config.rs` | its configuration |
 //! | `state.rs` | its states, and the transitions between them |
 //! | `devices.rs` | its devices, opened and paired |
 //! | `pair.rs` | its flash, with the records of its cache |
-//! | `detaching.rs`, `unwritten.rs` | giving the flash up |
+//! | `detaching.rs`, `unwritten.rs` | the removal of its flash |
 //! | `opening.rs` | opening it, with or without its flash |
-//! | `ending.rs` | its last moments |
+//! | `ending.rs` | its end |
 //! | `recovery.rs` | recovery after a failure of a device |
-//! | `extents.rs` | what of it is data |
-//! | `guests.rs` | who has it open, and whose requests are cached |
-//! | `reads.rs` | what became of reads of a part of it |
-//! | `requests.rs` | how requests pass through it |
-//! | `status.rs` | what it says of itself |
-//! | `error.rs` | why it is refused |
-//! | `write_account.rs` | what was written to its flash, per day and over the flash's life |
+//! | `extents.rs` | the ranges that hold data |
+//! | `guests.rs` | its clients, and those whose requests are cached |
+//! | `reads.rs` | figures of reads of a part of it |
+//! | `requests.rs` | the path of requests |
+//! | `status.rs` | its status |
+//! | `error.rs` | the reasons for refusals |
+//! | `write_account.rs` | writes to its flash, per day and over the flash's life |
 
 mod budget;
 mod config;
@@ -86,16 +86,16 @@ use self::requests::Queue;
 use self::state::{State, Without};
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
-/// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
+/// Number of retries, one per [`TICK`], to read a dirty block that must move.
 pub(crate) const READ_PATIENCE: u8 = 5;
-/// After how long a bucket is read again that cannot be read where its cache is found again.
+/// Time before an unreadable bucket is retried in a recovery.
 pub(crate) const READ_PAUSE: Duration = Duration::from_millis(100);
-/// Time between two looks at what is due.
+/// Interval of periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a log waits for a flash that cannot be read at all, before that counts as failed: shorter than clients wait
-/// for an answer.
+/// Maximum time that a log waits for an unreadable flash before it counts as failed. It is shorter than the timeouts of
+/// clients.
 const UNREAD_MAX: Duration = Duration::from_secs(20);
-/// Blocks that are asked about under one lock when extents are told.
+/// Maximum number of blocks examined under one lock for a list of extents.
 const EXTENT_BLOCKS: u64 = 65_536;
 
 struct Inner {
@@ -104,35 +104,35 @@ struct Inner {
     queue: Queue,
     rounds: Rounds,
     failed_requests: u64,
-    /// Of the backend.
+    /// The backend's transfers.
     load: Load,
     budget: Budget,
-    /// Of the flash and of the backend.
+    /// The health of flash and backend.
     health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
 }
 
-/// An open volume: its engine, the disks that perform its transfers, and the threads that keep time.
+/// An open volume: its engine, disks and threads.
 pub struct Volume {
-    /// Dropped first: that waits for transfers, which use the engine's memory.
+    /// Dropped first, which waits for transfers that use the engine's memory.
     transfers: OnceLock<Arc<dyn Transfers>>,
     config: VolumeConfig,
     size_bytes: AtomicU64,
     inner: vital::Mutex<Inner>,
-    /// Something ended, so that the engine may be idle.
+    /// Signals the end of a step, after which the engine may be idle.
     ended: vital::Condvar,
     pair: Pair,
     backend: Arc<dyn Disk>,
-    /// Held while the flash is being given up, which one thread does at a time.
+    /// Held during a detach; only one runs.
     detaching: Mutex<()>,
-    /// The backend's.
+    /// The identity of the backend.
     identity: [u8; 16],
     guests: Guests,
     latencies: Latencies,
     pacer: OnceLock<Pacer>,
-    /// What another policy or size would do; none for a volume without flash, or whose flash has no log.
+    /// Predictions for other policies and sizes; `None` without a log on flash.
     what_if: Option<WhatIf>,
-    /// A flush failed that an operator asked for: the next of a client's tells.
+    /// True if an operator's flush failed; the next flush of a client reports that.
     untold: Arc<AtomicBool>,
     opened: Instant,
     stop: Mutex<Option<Sender<()>>>,
@@ -192,8 +192,7 @@ impl Volume {
         let completed: Completed = Box::new(move |batch: &mut Vec<Completion>| {
             let Some(volume) = weak.upgrade() else { return };
             volume.completed(batch);
-            // The end of a volume waits for its transfers, which use its memory. This thread ends transfers, so it
-            // cannot wait for them.
+            // Dropping a volume waits for its transfers. This thread completes transfers, so it cannot wait for them.
             if let Some(volume) = Arc::into_inner(volume) {
                 let _ = vital::spawn("end of volume", move || drop(volume));
             }
@@ -207,12 +206,12 @@ impl Volume {
         Ok(Arc::new(SlowTransfers::new(&[None, Some(slowness)], make, completed)?))
     }
 
-    /// The configuration that it was opened with.
+    /// Returns the configuration of the start.
     pub fn config(&self) -> &VolumeConfig {
         &self.config
     }
 
-    /// Records every request from now on, as one to the volume of this number.
+    /// Starts to record all requests, under this volume number.
     pub fn record(&self, recorder: Arc<Recorder>, number: u32) {
         self.lock().recorder = Some((recorder, number));
     }
@@ -221,25 +220,23 @@ impl Volume {
         vital::lock(&self.inner)
     }
 
-    /// Whoever asks for flushes sees by themselves to what is [not durable](Self::not_durable_blocks): it fails none
-    /// from now on.
+    /// From now on, the caller handles [lost blocks](Self::not_durable_blocks) itself, so they fail no flush.
     pub(crate) fn leave_lost(&self) {
         self.lock().engine.log_mut().into_iter().for_each(LogCache::leave_lost);
     }
 
-    /// Flushes of the backend that have failed.
+    /// Returns the number of failed flushes of the backend.
     pub(crate) fn failed_flushes(&self) -> u64 {
         self.lock().engine.failed_flushes()
     }
 
-    /// The blocks whose newest content is in memory alone or nowhere any more, with no flash that says so, whatever was
-    /// flushed.
+    /// Returns the acknowledged blocks that are only in memory, or lost without a record on flash.
     pub(crate) fn not_durable_blocks(&self) -> Vec<u64> {
         let lost = self.lock().engine.log().map(LogCache::not_durable_blocks);
         lost.unwrap_or_default().into_iter().map(u64::from).collect()
     }
 
-    /// Returns the blocks whose only copy was lost or cannot be read, in order.
+    /// Returns the blocks whose only copy is lost or unreadable, in ascending order.
     pub fn lost_blocks(&self) -> Vec<u64> {
         self.lock().engine.lost_blocks()
     }
@@ -249,32 +246,31 @@ impl Volume {
         status::status(self)
     }
 
-    /// Returns its state and the reason, as [`status`](Self::status) has it.
+    /// Returns the state and its reason, as in [`status`](Self::status).
     pub(crate) fn state(&self) -> (VolumeState, Option<String>) {
         status::state(&self.lock())
     }
 
-    /// What another policy or size would do; none for a volume that had no log on flash when it was opened.
+    /// Returns predictions for other policies and sizes; `None` if the volume was opened without a log on flash.
     pub fn what_if(&self) -> Option<WhatIfStatus> {
         let what_if = self.what_if.as_ref()?;
         let policy = self.lock().engine.log()?.config().policy.clone();
         Some(what_if.status(&policy))
     }
 
-    /// Size of its read buffer.
+    /// Returns the size of the read buffer.
     pub fn read_buffer_bytes(&self) -> u64 {
         let inner = self.lock();
         inner.engine.log().map_or(0, |cache| u64::from(cache.config().read_buffer_blocks) * BLOCK)
     }
 
-    /// Keeps this many bytes of the read buffer for a pin, of what its requests read; whether there is room for that
-    /// besides the other pins.
+    /// Reserves bytes of the read buffer for the reads of a pin. Returns false if other pins leave too little.
     pub fn pin_ram(&self, pin: u8, bytes: u64) -> bool {
         let mut inner = self.lock();
         inner.engine.log_mut().is_some_and(|cache| cache.pin_ram(pin, (bytes / BLOCK) as usize))
     }
 
-    /// Who has it open, and whose requests are cached.
+    /// Returns the clients and the I/O filter.
     pub fn guests(&self) -> &Guests {
         &self.guests
     }
@@ -315,12 +311,11 @@ impl Volume {
         ending::close(self)
     }
 
-    /// Writes everything back and gives the cache up. Afterwards the backend has all data, and the volume continues
-    /// without its flash. If that fails, the volume keeps its flash, unless the contents of the flash are no longer
-    /// valid.
+    /// Writes back all dirty blocks and removes the cache. Afterwards the backend is complete, and the volume continues
+    /// without its flash. After a failure, the volume keeps its flash, unless its contents are already outdated.
     ///
-    /// A failed flash is given up once the backend has all flushed data. Blocks that were answered since may be lost:
-    /// they cannot be read, and no flush succeeds, until they are written anew. Returns their number.
+    /// A failed flash is removed once the backend has all flushed data. Acknowledged data that exists nowhere any more
+    /// is lost: reads and flushes fail until new data is written there. Returns the number of these blocks.
     pub fn detach(&self) -> Result<usize, VolumeError> {
         let volume = &self.config.name;
         Detach::run(self, Without::DETACHED).inspect_err(
@@ -359,24 +354,24 @@ impl Volume {
         change(self.lock().engine.log_mut().expect("the volume has a log"))
     }
 
-    /// True if it has a flash, which was not detached.
+    /// True if it has a flash that is not detached.
     pub fn has_flash(&self) -> bool {
         self.lock().state.without().is_none()
     }
 
-    /// True if the flash may have what was written and the backend has not.
+    /// True if the flash may have dirty blocks.
     pub(crate) fn writes_back_to_flash(&self) -> bool {
         let inner = self.lock();
         let writes_back = inner.engine.log().is_none_or(|cache| cache.config().mode == Mode::WriteBack);
         writes_back && inner.state.without().is_none()
     }
 
-    /// True if every change is refused, because the flash has failed and the volume does not go on without it.
+    /// True if every change is refused, because a failed flash still has dirty blocks.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.lock().engine.recovery().refuses_changes()
     }
 
-    /// Has a closed volume's flash blank, durably: nothing is on it that the backend lacks.
+    /// Clears the flash of a closed volume, durably. It must have no dirty blocks.
     pub(crate) fn blank_flash(&self) -> io::Result<()> {
         if !self.has_flash() {
             return Ok(());
@@ -384,7 +379,7 @@ impl Volume {
         wipe::clear(&*self.pair.flash)
     }
 
-    /// Clears the flash that was detached from this volume, durably, if it still holds the cache.
+    /// Clears the detached flash of this volume, durably, if it still has the cache.
     ///
     /// # Errors
     /// The flash cannot be opened or written.
@@ -393,7 +388,7 @@ impl Volume {
         if !matches!(without, Some(Without::Detached { .. })) || !self.config.flash.exists() {
             return Ok(());
         }
-        // The volume has let go of it.
+        // The volume has closed it.
         let flash = open_flash(&self.config, || Ok(())).map_err(io::Error::other)?;
         match read_superblock(&*flash) {
             Ok(superblock) if superblock.backend == self.identity => wipe::clear(&*flash),
@@ -401,8 +396,7 @@ impl Volume {
         }
     }
 
-    /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in
-    /// which it does.
+    /// Records on both sides that dirty blocks may exist. Called before the mode changes to one with dirty blocks.
     pub fn allow_dirty(&self) -> Result<(), VolumeError> {
         if !self.has_flash() {
             return Ok(());
@@ -410,21 +404,21 @@ impl Volume {
         self.pair.allow_dirty().map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })
     }
 
-    /// Lets the volume's own thread see what became of the flash.
+    /// Wakes the volume's thread to check the flash.
     fn look_at_flash(&self) {
         if let Some(looks) = &*self.stop.lock() {
-            // Where the thread has ended, so has the volume.
+            // If the thread has ended, the volume is closed.
             let _ = looks.send(());
         }
     }
 
-    /// Blocks that are not on the backend yet.
+    /// Returns the number of dirty blocks.
     pub fn dirty_blocks(&self) -> u64 {
         let inner = self.lock();
         inner.engine.blocks_to_write_back()
     }
 
-    /// A volume without a size of its own grows when its backend has grown.
+    /// Grows a volume without a configured size with its backend.
     fn follow_backend(&self) {
         if self.config.size_bytes.is_some() || self.config.layout == Layout::Wlfc {
             return;
@@ -439,8 +433,7 @@ impl Volume {
         }
     }
 
-    /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export
-    /// anew.
+    /// Adopts the size of a grown backend, and returns it. Clients see it when they reconnect.
     pub fn resize(&self, size_bytes: u64) -> Result<u64, VolumeError> {
         let found =
             self.backend.refresh_size().map_err(|error| VolumeError::Backend { volume: self.config.whose(), error })?;
@@ -452,7 +445,7 @@ impl Volume {
             return Err(VolumeError::FixedSize { volume: self.config.whose() });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
-        // The flash of a volume without one is of no concern any more.
+        // A detached flash is ignored.
         let written = if self.has_flash() { self.pair.set_volume_bytes(size_bytes) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.whose(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
@@ -491,8 +484,8 @@ impl Export for Volume {
 
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {
         let length = length.min(EXTENT_BLOCKS * BLOCK);
-        // First what is newer than the backend: what is written back meanwhile is then on the backend when that is
-        // asked.
+        // Dirty blocks are read first: those written back meanwhile are already on the backend when its extents are
+        // read.
         let newer: Vec<u64> = {
             let inner = self.lock();
             (offset / BLOCK..(offset + length).div_ceil(BLOCK))
@@ -504,7 +497,7 @@ impl Export for Volume {
     }
 }
 
-/// What is due once in a while, and whenever someone asks to look at the flash.
+/// Performs periodic work, and checks of the flash on request.
 fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
     loop {
         let asked = match looks.recv_timeout(TICK) {
@@ -520,12 +513,12 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
         }
         volume.follow_backend();
         keep_account(&volume);
-        // A flash that cannot be read at all may be read later: what is to be moved does not count as lost for that.
+        // An unreadable flash may recover, so blocks to be moved do not count as lost.
         let unread = volume.lock().engine.has_postponed() && superblock_pages(&*volume.pair.flash).is_err();
         let mut inner = volume.lock();
         match inner.state.note_unread(unread, time::now()) {
             Some(unread) if unread < UNREAD_MAX => inner.engine.be_patient(),
-            // Nothing of it is given up: it may be there after a start.
+            // Its data is kept: a start may be able to read it.
             Some(_) => inner.engine.give_flash_up(),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! Opening a volume: with the flash that it is to have, or without one.
+//! Opening a volume, with or without its flash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::{log, time, wlfc};
 /// The parts that a volume starts with.
 pub(super) struct Parts {
     pub engine: Box<dyn Driver>,
-    /// A disk of no bytes for a volume without flash.
+    /// The flash; an empty disk for a volume without one.
     pub flash: Arc<dyn Disk>,
     pub attachment: Option<Attachment>,
     pub account: Option<WriteAccount>,
@@ -40,21 +40,21 @@ pub(super) struct Parts {
 pub struct Storage {
     /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// Which one it is.
+    /// Its identity.
     pub identity: Identity,
-    /// Where it keeps what it knows of its cache.
+    /// The place of its record of the cache.
     pub side: Box<dyn BackendSide>,
-    /// Remarks about it.
+    /// Remarks for the operator.
     pub notes: Vec<String>,
 }
 
-/// Why a volume opens without a flash.
+/// The reason why a volume opens without a flash.
 enum Unused {
-    /// The configuration names none.
+    /// It is not configured.
     NotConfigured,
     /// An operator has detached the cache.
     Detached,
-    /// It cannot be read or written.
+    /// Reads or writes fail.
     Dead(Box<VolumeError>),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Opening<'a> {
     pub opened: &'a mut Opened,
 }
 
-/// A cache that was found on its flash.
+/// A cache recovered from its flash.
 struct WithFlash {
     engine: Box<dyn Driver>,
     flash: Arc<dyn Disk>,
@@ -80,21 +80,21 @@ struct WithFlash {
 /// The findings while a volume was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// True if there is no flash.
+    /// True if the volume has no flash.
     pub without_flash: bool,
-    /// True if the cache is detached, so that the flash of the configuration is not used.
+    /// True if the cache is detached, so the configured flash is not used.
     pub detached: bool,
     /// True if the flash was formatted.
     pub formatted: bool,
-    /// Blocks that the cache came back with.
+    /// Recovered blocks.
     pub cached_blocks: u64,
-    /// How many of those are newer than the backend's.
+    /// Dirty blocks among them.
     pub dirty_blocks: u64,
     /// Blocks whose only copy is lost.
     pub lost_blocks: u64,
-    /// True if the last run ended without closing the volume.
+    /// True if the last run did not shut down cleanly.
     pub crashed: bool,
-    /// How long reading the log took.
+    /// Duration of the recovery.
     pub recovery: Duration,
     /// Remarks about devices.
     pub notes: Vec<String>,
@@ -117,16 +117,16 @@ impl Volume {
         Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
     }
 
-    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
-    /// Where it names one that cannot be read or written, the volume opens in state `without-flash` if nothing can be
-    /// missed that is on it, or an operator has given that up. Where an operator has detached the cache, the volume
-    /// opens in state `detached`, and the flash is not touched.
+    /// Like [`open`](Self::open), on an open backend; without a configured flash, the volume has none. If the flash is
+    /// configured but fails, the volume opens in state `without-flash`. That needs a flash without dirty blocks, or an
+    /// operator who accepts their loss. If an operator has detached the cache, the volume opens in state `detached` and
+    /// does not access the flash.
     pub fn open_on(
         config: VolumeConfig,
         storage: Storage,
         progress: Progress<'_>,
     ) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        // What a start that does not get far has said on both sides tells nothing of what was there before.
+        // An interrupted start changes the records on both sides, so the earlier state must be read first.
         let known = check_empty(&*storage.side, config.discard_cache);
         if config.flash.as_os_str().is_empty() {
             let known = known.map_err(|error| refused(&config, &storage.identity, error))?;
@@ -183,14 +183,15 @@ impl Volume {
         Ok(WithFlash { engine, flash, attachment, opened })
     }
 
-    /// `known`: see [`use_without_cache`], which a detach has done already.
+    /// `known` is the argument of [`use_without_cache`]; `None` if a detach has called that already.
     fn open_without_flash(
         config: VolumeConfig,
         storage: Storage,
         known: Option<Record>,
         unused: Unused,
     ) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        let given_up = if config.discard_cache { "what was only there is given up" } else { "nothing was only there" };
+        let given_up =
+            if config.discard_cache { "data that only it had is given up" } else { "the backend has all of its data" };
         let detached = matches!(unused, Unused::Detached);
         if !detached {
             use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;

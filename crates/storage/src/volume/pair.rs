@@ -10,9 +10,9 @@ use crate::time::Mutex;
 
 /// The flash of a volume, and the records of its cache on both devices.
 pub(super) struct Pair {
-    /// A disk of no bytes for a volume without flash.
+    /// The flash; an empty disk for a volume without one.
     pub flash: Arc<dyn Disk>,
-    /// None for a volume without flash.
+    /// The pair; `None` without a flash.
     attachment: Mutex<Option<Attachment>>,
     /// The record on the side of the backend.
     side: Box<dyn BackendSide>,

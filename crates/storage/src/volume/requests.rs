@@ -1,5 +1,4 @@
-//! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without
-//! it.
+//! The path of requests through a volume: planned under its lock, performed and answered without it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,21 +14,21 @@ use crate::export::{Done, Error, Operation, Request};
 use crate::time::{self, Receiver};
 use crate::vital::MutexGuard;
 
-/// Reads that are tried without waiting, at most.
+/// Maximum size of reads that are tried without waiting.
 const NOW_BYTES: u64 = 256 << 10;
 
 thread_local! {
-    /// Lists that are used again by each call, so that requests allocate little.
+    /// Lists that each call reuses, to avoid allocations.
     static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
 }
 
-/// A request, from when it comes until it is planned.
+/// A request before it is planned.
 pub(super) struct Waiting {
     pub request: Request,
     pub done: Done,
-    /// Of which part of the volume it is, if it reads.
+    /// The part of the volume that counts it, if it is a read.
     part: Option<Arc<Part>>,
-    /// When it came, if it has to wait.
+    /// The time of its arrival, if it has to wait.
     came_us: Option<u64>,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Queue {
     owed: Vec<(Request, Done)>,
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
-    /// Time that requests which change something waited for before they were begun, as too much was under way.
+    /// Total delay of changes before planning, because too many requests were in progress.
     pub held_back_us: u64,
 }
 
@@ -83,7 +82,7 @@ impl Queue {
 }
 
 impl Volume {
-    /// Waits until nothing is under way and holds requests back.
+    /// Holds back new requests, and waits until none is in progress.
     pub(super) fn freeze(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         inner.queue.frozen = true;
@@ -111,7 +110,7 @@ impl Volume {
 
     pub(super) fn begin_flush(&self) -> Receiver<Result<Vec<u8>, Error>> {
         let (sender, receiver) = time::channel();
-        // The disks of a pool count for themselves what has failed.
+        // The disks of a pool count their own failures.
         let untold = (!self.config.of_pool).then(|| self.untold.clone());
         let done: Done = Box::new(move |result| {
             if let (Some(untold), Err(Error::Io)) = (untold, &result) {
@@ -123,7 +122,7 @@ impl Volume {
         receiver
     }
 
-    /// A request of a client, whose flush also tells of one of an operator's that failed before.
+    /// Wraps a request of a client. A flush also reports an earlier failed flush of an operator.
     pub(super) fn of_client(&self, request: Request, done: Done) -> Waiting {
         if request.operation != Operation::Flush {
             return Waiting::new(request, done);
@@ -136,15 +135,14 @@ impl Volume {
         Waiting::new(request, tell)
     }
 
-    /// Starts a request of a part of the volume; `may_wait` and what is returned as for
+    /// Starts a request of a part of the volume. For `may_wait` and the result, see
     /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
     pub fn submit_for(&self, part: &Arc<Part>, request: Request, done: Done, may_wait: bool) -> bool {
         let part = (request.operation == Operation::Read).then(|| part.clone());
         self.start_request(Waiting { part, ..Waiting::new(request, done) }, may_wait)
     }
 
-    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without
-    /// another thread.
+    /// Starts transfers and sends answers, without the lock. Performs reads that need no waiting itself.
     pub(super) fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
         self.dispatch_by(inner, false);
     }
@@ -160,7 +158,7 @@ impl Volume {
             inner.state.follow(has_failed);
             if !output.held.is_empty() || inner.engine.recovery().has_stopped() && inner.engine.running() == 0 {
                 inner.queue.owed.append(&mut output.held);
-                // A flash that cannot be read is tried once in a while, and not for each request that fails for it.
+                // An unreadable flash is retried at intervals, not for each failing request.
                 if !inner.engine.recovery().waits() {
                     self.look_at_flash();
                 }
@@ -169,7 +167,7 @@ impl Volume {
             for paused in output.paused.drain(..) {
                 self.pacer.get().expect("set before the volume is used").hold(paused);
             }
-            // To tell a condition costs a system call even where no one waits for it.
+            // Signalling a condition costs a system call, even without waiters.
             let idle = inner.queue.frozen && inner.engine.running() == 0;
             let of_backend = output.transfers.iter().filter(|transfer| transfer.disk == BACKEND).count();
             if of_backend > 0 {
@@ -191,7 +189,7 @@ impl Volume {
             for (done, result) in output.answers.drain(..) {
                 done(result);
             }
-            // What was submitted above is not there any more.
+            // Submitted transfers have left the list.
             let performed = output
                 .transfers
                 .pop()
@@ -216,7 +214,7 @@ impl Volume {
         waited
     }
 
-    /// Takes those out that could be done at once.
+    /// Performs and removes the transfers that need no waiting.
     fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
         transfers.retain(|transfer| {
             let fits = !self.is_slow(transfer) && transfer.length <= NOW_BYTES;
@@ -253,13 +251,13 @@ impl Volume {
         self.dispatch(inner);
     }
 
-    /// Tells the engine of a transfer that ended.
+    /// Reports the end of a transfer to the engine.
     fn end(&self, inner: &mut Inner, completion: &Completion) {
         self.note_health(inner, completion);
         inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
     }
 
-    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
+    /// Records the health of devices. Logs only changes.
     fn note_health(&self, inner: &mut Inner, completion: &Completion) {
         let (disk, operation, offset) = inner.engine.transfer_of(completion.tag);
         if disk == BACKEND {
@@ -293,7 +291,7 @@ impl Volume {
         }
     }
 
-    /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
+    /// Starts or queues a request. For `may_wait` and the result, see `dispatch_by`.
     pub(super) fn start_request(&self, waiting: Waiting, may_wait: bool) -> bool {
         let request = &waiting.request;
         if request.length == 0 && request.operation != Operation::Flush {
@@ -310,8 +308,8 @@ impl Volume {
             (waiting.done)(Err(Error::ShuttingDown));
             return false;
         }
-        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
-        // It does not pass those that change what it reads.
+        // A read may overtake requests that wait for free steps, because those may need the backend. It does not
+        // overtake changes of its blocks.
         let is_read = request.operation == Operation::Read;
         let behind = match is_read {
             true => inner.queue.waiting.iter().any(|other| other.request.changes_part_of(request)),

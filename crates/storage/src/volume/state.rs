@@ -41,7 +41,7 @@ pub(super) enum State {
 /// A failure of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Nothing on it can be read, which may pass. A step waits for that.
+    /// It is unreadable, possibly for a limited time, and a step waits for it.
     Unread { since: Instant },
     /// It has failed. Failed requests wait until the volume knows if it can continue without it.
     Undecided,
@@ -52,14 +52,14 @@ pub(super) enum Failure {
 /// The reason why a volume uses only its backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Without {
-    /// The configuration names no flash.
+    /// No flash is configured.
     NotConfigured,
     /// An operator has detached it.
     Detached {
         /// True if the next start uses it again.
         attaches: bool,
     },
-    /// It has failed, and nothing was only on it.
+    /// It failed without dirty blocks.
     Failed,
 }
 
@@ -123,7 +123,7 @@ impl State {
         matches!(self, State::Gone { .. })
     }
 
-    /// Returns the counts of the cache that was on flash, if the volume has given that up.
+    /// Returns the counts of the removed cache, if there was one.
     pub fn before(&self) -> Option<&VolumeStatus> {
         let State::WithoutFlash { before, .. } = self else { return None };
         before.as_deref()
@@ -135,7 +135,7 @@ impl State {
         remaining.as_ref()?.seconds(now)
     }
 
-    /// Notes if the flash has failed, as its engine sees it.
+    /// Records a failure of the flash that its engine has seen.
     pub fn follow(&mut self, failed: bool) {
         match (self.failure(), failed) {
             (None | Some(Failure::Unread { .. }), true) => self.set_failure(Some(Failure::Undecided)),
@@ -144,7 +144,7 @@ impl State {
         }
     }
 
-    /// Notes if the flash cannot be read at all while a step waits for it. Returns for how long that has been so.
+    /// Records if the flash is unreadable while a step waits for it. Returns the duration.
     pub fn note_unread(&mut self, unread: bool, now: Instant) -> Option<Duration> {
         match (self.failure(), unread) {
             (None, true) => self.set_failure(Some(Failure::Unread { since: now })),
@@ -157,8 +157,8 @@ impl State {
         }
     }
 
-    /// Begins to decide what becomes of a failed flash: it stays, unless a detach succeeds. Returns false if nothing is
-    /// to be decided.
+    /// Starts the decision about a failed flash: it stays, unless a detach succeeds. Returns false if there is nothing
+    /// to decide.
     pub fn decide(&mut self) -> bool {
         let State::FlashFailed { failure: failure @ Failure::Undecided, .. } = self else { return false };
         *failure = Failure::Kept;
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Notes that a detach has so many more blocks to write back.
+    /// Records the number of blocks that a detach still has to write back.
     pub fn note_remaining(&mut self, now: Instant, blocks: u64) {
         if let State::Detaching { remaining, .. } = self {
             *remaining = Some(Remaining::seen(*remaining, now, blocks));

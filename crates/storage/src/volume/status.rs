@@ -19,7 +19,7 @@ pub(super) fn status(volume: &Volume) -> VolumeStatus {
     let has_flash = !volume.config.flash.as_os_str().is_empty() && !of_buckets;
     let mut of_cache = engine.status(has_flash);
     if of_buckets {
-        // Of one that was given up too.
+        // Also for a removed flash.
         (of_cache.policy, of_cache.admission) = ("wlfc".to_owned(), "none".to_owned());
     }
     if let Some(before) = inner.state.before() {
@@ -85,20 +85,20 @@ pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     }
 }
 
-/// Returns remarks about devices that failed in part.
+/// Returns remarks about partly failed devices.
 fn remarks(inner: &Inner) -> Vec<String> {
     let waiting = inner.engine.unwritten_blocks();
     let refuses = if inner.engine.recovery().has_flash_failed() { "flash" } else { "backend" };
     let waiting = (waiting > 0).then(|| {
         format!(
-            "{refuses}: {waiting} blocks that were answered have found no place yet: they wait in memory, and are \
-            lost if the server ends before"
+            "{waiting} answered blocks wait in memory, because the {refuses} cannot take them: if the server ends, \
+             they are lost"
         )
     });
     waiting.into_iter().chain(inner.engine.remarks()).collect()
 }
 
-/// Memory that the process has, by proc(5); 0 where that is not told.
+/// Returns the resident memory of the process from proc(5), or 0 if unknown.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());

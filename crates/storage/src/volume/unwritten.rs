@@ -1,4 +1,4 @@
-//! Changes that only memory has: when the flash is given up, they go to the backend.
+//! Changes that are only in memory. When the flash is removed, they go to the backend.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,7 @@ pub(super) fn write_unwritten(
     if contents.is_empty() {
         return contents;
     }
-    // Devices may want it aligned.
+    // Some devices need aligned memory.
     let mut memory = Memory::new(1);
     let mut write = |block: u64, content: &Page| {
         memory.page_mut(0).copy_from_slice(content);

@@ -281,7 +281,7 @@ fn a_failed_flash_has_flushed_data_and_memory_the_rest() {
         let written = written.count() as u64;
         assert!((50..=128).contains(&written), "{written} segments of two blocks fit into 1 MiB");
         assert_eq!((volume.status().buffered_blocks, volume.status().lost_blocks), (1, vec![]));
-        assert!(volume.status().state_reason.unwrap().contains("1 blocks that were answered have found no place yet"));
+        assert!(volume.status().state_reason.unwrap().contains("1 answered blocks wait in memory"));
         assert!(read(&volume, written % 10) == Ok(content(written)), "it is in memory");
         let newest = if detaches { written - 9..written + 1 } else { written - 10..written };
         if detaches {
