@@ -19,8 +19,7 @@ pub use superblock::{FailedUnit, Layout, Resets, State, Superblock};
 
 /// Bytes in a block, which is also a page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The newest version of the format: the [layout](Layout) of buckets, with reset marks in [every
-/// sector](Resets::EverySector).
+/// The newest version of the [layout](Layout) of buckets, with reset marks in [every sector](Resets::EverySector).
 pub const VERSION: u32 = 8;
 /// The version of the layout of buckets with reset marks in [one sector](Resets::FirstSector).
 pub const VERSION_MARKED: u32 = 7;
@@ -33,6 +32,10 @@ pub const VERSION_ZONED: u32 = 4;
 /// The version of any other flash. Version 1, which can be read too, lacked the fields of [`Superblock`] from
 /// [`attach`](Superblock::attach) on, and version 2 the records of regions.
 pub const VERSION_ANYWHERE: u32 = 3;
+/// The version of a log with records of [epochs](crate::epochs), on any flash.
+pub const VERSION_EPOCHS: u32 = 9;
+/// The newest version of the format.
+pub const VERSION_MAX: u32 = VERSION_EPOCHS;
 const VERSION_MIN: u32 = 1;
 /// Records in one metadata page: (4,096 - 64) / 16.
 pub const RECORDS_PER_PAGE: usize = 252;
@@ -125,7 +128,7 @@ pub enum PageError {
     Magic,
     #[error("the checksum is {found:08x}, expected {expected:08x}")]
     Checksum { found: u32, expected: u32 },
-    #[error("it has format version {found}; this program reads versions {VERSION_MIN} to {VERSION}")]
+    #[error("it has format version {found}; this program reads versions {VERSION_MIN} to {VERSION_MAX}")]
     Version { found: u32 },
     #[error("{field} is {found}, which is invalid")]
     Field { field: &'static str, found: u64 },
@@ -155,11 +158,15 @@ pub enum Kind {
     Sure,
     /// Invalidates the clean copies in the [`Region`] whose records come before this one; later ones are valid.
     ForgetRegion,
+    /// An [epoch](crate::epochs) ends: dirty copies with earlier records belong to it, or to one before.
+    EpochEnd,
+    /// All epochs whose dirty copies are before the page of [`Record::slot`] were written back.
+    EpochsDone,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers on the device.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Void,
         Kind::Clean,
         Kind::Dirty,
@@ -170,11 +177,23 @@ impl Kind {
         Kind::Unsure,
         Kind::Sure,
         Kind::ForgetRegion,
+        Kind::EpochEnd,
+        Kind::EpochsDone,
     ];
 
     /// True if a page of data belongs to the record.
     pub fn has_data(self) -> bool {
         matches!(self, Kind::Void | Kind::Clean | Kind::Dirty)
+    }
+
+    /// True if a flush waits for the record.
+    pub fn matters_to_flush(self) -> bool {
+        matches!(self, Kind::Dirty | Kind::Forget | Kind::Lost | Kind::EpochEnd | Kind::EpochsDone)
+    }
+
+    /// True if the record concerns [epochs](crate::epochs) rather than a block.
+    pub fn is_of_epoch(self) -> bool {
+        matches!(self, Kind::EpochEnd | Kind::EpochsDone)
     }
 
     /// True if the record concerns a [`Region`] rather than a block.
@@ -215,7 +234,9 @@ pub struct Record {
     /// - for [`Kind::Destaged`], the page of the copy that was written back;
     /// - for [`Kind::UnitDestaged`], the last page concerned;
     /// - for a [`Kind::Lost`] in place of data, the page that it left unused;
-    /// - for a [`Region`], whose first block is `block`, [its number of blocks](Region::blocks).
+    /// - for a [`Region`], whose first block is `block`, [its number of blocks](Region::blocks);
+    /// - for [`Kind::EpochEnd`], whose `block` is a time in seconds since 1970, the milliseconds of that second;
+    /// - for [`Kind::EpochsDone`], the page of the device before which epochs were written back.
     pub slot: u32,
     /// CRC32C of the data, or 0.
     pub crc: u32,

@@ -19,6 +19,7 @@ pub mod counters;
 pub mod counts;
 pub mod decision;
 pub mod directory;
+pub mod epochs;
 pub mod filter;
 pub mod format;
 pub mod frames;

@@ -23,6 +23,7 @@
 //! Nothing can be wiped in a zoned unit. There the log continues behind the leftovers, and its next segment records how
 //! many pages it [skips](Header::skipped).
 
+mod epochs;
 mod pages;
 mod rebuild;
 mod regions;
@@ -284,6 +285,8 @@ pub struct Known {
     pub clean_from: Place,
     /// As [`Superblock::in_order`].
     pub in_order: bool,
+    /// The place from which records of [epochs](crate::epochs) count, if they do.
+    pub epochs: Option<Place>,
 }
 
 impl Known {
@@ -291,7 +294,8 @@ impl Known {
     pub fn of(superblock: &Superblock) -> Known {
         let cache = u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"));
         let Superblock { durable, clean_from, in_order, .. } = *superblock;
-        Known { cache, durable, clean_from, in_order }
+        let epochs = superblock.epochs.filter(|place| *place != Superblock::NO_EPOCHS);
+        Known { cache, durable, clean_from, in_order, epochs }
     }
 }
 
@@ -356,7 +360,7 @@ pub fn recover<U: Units>(
         let written = units.written_pages(geometry.unit_of(head.sequence)).map_err(RecoveryError::Read)?;
         log.write_in_order(written.max(head.end));
     }
-    let mut rebuild = Rebuild::new(log, known.clean_from);
+    let mut rebuild = Rebuild::new(log, known.clean_from, known.epochs);
     rebuild.apply(head.sequence, &head.records);
     let mut previous_end = head.previous_end;
     let numbers: Vec<u32> = behind.iter().map(|scan| scan.unit).collect();

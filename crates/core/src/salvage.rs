@@ -288,7 +288,10 @@ fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut P
             (head.end, head.epoch) = (at, segment.header.epoch);
             head.tail = head.tail.max(segment.header.tail);
         } else {
-            let of_blocks = segment.records.iter().filter(|it| it.kind != Kind::Void && !it.kind.is_of_region());
+            let of_blocks = segment
+                .records
+                .iter()
+                .filter(|it| it.kind != Kind::Void && !it.kind.is_of_region() && !it.kind.is_of_epoch());
             behind.doubts.extend(of_blocks.map(|record| record.block));
         }
     }
@@ -321,8 +324,9 @@ impl Blocks {
     fn apply(&mut self, record: &Record) {
         let Record { kind, block, slot, crc } = *record;
         let content = match kind {
-            // Records of regions only invalidate clean copies, which the backend has.
-            Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion => return,
+            // Records of regions only invalidate clean copies, which the backend has. Blocks of done epochs are written
+            // back once more.
+            Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion | Kind::EpochEnd | Kind::EpochsDone => return,
             Kind::Clean | Kind::Dirty => {
                 self.by_slot.insert(slot, block);
                 Content::Copy { slot, crc, dirty: kind == Kind::Dirty }

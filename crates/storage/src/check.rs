@@ -87,6 +87,8 @@ pub struct Counts {
     pub lost_records: u64,
     /// Records that clean copies of a region are invalid, or valid again.
     pub region_records: u64,
+    /// Records of the epochs in which dirty blocks are written back.
+    pub epoch_records: u64,
     /// Records of data without references.
     pub void_records: u64,
     /// Number of cached blocks.
@@ -405,6 +407,7 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
                 Kind::Destaged | Kind::UnitDestaged => &mut counts.destaged_records,
                 Kind::Lost => &mut counts.lost_records,
                 Kind::Unsure | Kind::Sure | Kind::ForgetRegion => &mut counts.region_records,
+                Kind::EpochEnd | Kind::EpochsDone => &mut counts.epoch_records,
             };
             *count += 1;
         }

@@ -146,6 +146,9 @@ impl Check {
                     counts.region_records,
                     counts.void_records
                 ));
+                if counts.epoch_records > 0 {
+                    line(format!("records of epochs: {}", counts.epoch_records));
+                }
             } else if report.opens {
                 line(format!("buckets: {} written, {} unused", counts.log_units, counts.unused_units));
                 line(format!(

@@ -45,6 +45,27 @@ impl FromStr for Mode {
     }
 }
 
+/// The order in which dirty data is written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteBackOrder {
+    /// None: without its flash, the backend has a mixture of old and new blocks.
+    #[default]
+    None,
+    /// That of [epochs](crate::epochs), with a flush of the backend after each.
+    Barriers,
+}
+
+impl WriteBackOrder {
+    /// The orders by name.
+    pub const NAMES: [(&str, WriteBackOrder); 2] =
+        [("none", WriteBackOrder::None), ("barriers", WriteBackOrder::Barriers)];
+
+    /// Returns the order's name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
 /// The clean blocks of a unit that are copied forward before its reset, if the policy still wants them. Other clean
 /// blocks leave the policy. Dirty blocks are always copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -138,6 +159,10 @@ pub struct Config {
     pub admission: Option<Admission>,
     /// The time when written data reaches the backend.
     pub mode: Mode,
+    /// The order in which dirty data is written back.
+    pub order: WriteBackOrder,
+    /// The time 0 of events, in microseconds since 1970; 0 if that is unknown. Ends of epochs are recorded with it.
+    pub unix_us: u64,
     /// Blocks of the read buffer in RAM, 0 for none.
     pub read_buffer_blocks: u32,
     /// Blocks of the write buffer in RAM, 0 for none.

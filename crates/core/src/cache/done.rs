@@ -7,7 +7,9 @@ impl LogCache {
     #[inline]
     pub(super) fn done(&mut self, step: &Step) {
         match *step {
-            Step::ReadFlash { block, dirty: true, .. } if !self.unreadable.is_empty() => {
+            Step::ReadFlash { block, slot, dirty: true, .. }
+                if !self.unreadable.is_empty() && !self.log.is_kept(slot) =>
+            {
                 self.unreadable.remove(&block);
             }
             Step::WriteBackend { block, batch, logged, .. } => {

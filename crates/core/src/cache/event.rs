@@ -85,6 +85,12 @@ pub trait Cache {
         false
     }
 
+    /// True if a client's undivided request must not be planned yet, because it has to wait until more is written back.
+    /// It is asked again after each write-back. Later changes wait behind it.
+    fn waits(&mut self, _request: &Request) -> bool {
+        false
+    }
+
     /// Returns the counters so far.
     fn figures(&self) -> Self::Figures;
 

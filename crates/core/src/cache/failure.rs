@@ -10,7 +10,9 @@ use crate::step::{Frame, LogRecord, Step};
 impl LogCache {
     /// Lists an unreadable dirty block until it can be read.
     pub(super) fn postponed(&mut self, step: &Step) {
-        if let Step::ReadFlash { block, slot, dirty: true, .. } = *step {
+        if let Step::ReadFlash { block, slot, dirty: true, .. } = *step
+            && !self.log.is_kept(slot)
+        {
             self.unreadable.insert(block, slot);
         }
     }
@@ -275,6 +277,8 @@ impl LogCache {
     /// newer data.
     fn flash_failed(&mut self) {
         self.flash_failed = true;
+        // Their epochs were never promised.
+        self.log.drop_kept_from(self.promised);
     }
 
     /// True if the backend has everything that is durable on flash, so a failed flash can be abandoned.

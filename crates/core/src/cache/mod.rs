@@ -42,11 +42,14 @@
 
 mod cleaner;
 mod config;
+mod destage;
 mod done;
 mod event;
 mod failure;
 mod figures;
+mod in_order;
 mod intents;
+mod leaving;
 mod lost;
 mod pace;
 mod past;
@@ -60,9 +63,11 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use config::RESERVE_UNITS;
-pub use config::{Config, CopyForward, Mode, Regions, admission};
+pub use config::{Config, CopyForward, Mode, Regions, WriteBackOrder, admission};
+use destage::Batch;
 pub use event::{Appending, Cache, Event};
 pub use figures::{Figures, Reads};
+use in_order::{InOrder, PLAN_UNITS_LEAST};
 use intents::Intents;
 use lost::{Found, Lost};
 use pace::Pace;
@@ -150,6 +155,8 @@ pub struct LogCache {
     head_cleaned_us: u64,
     /// The time of the next attempt after a failed write-back.
     destage_after_us: u64,
+    /// The epochs, if data is written back in order.
+    in_order: Option<InOrder>,
     /// Blocks whose only copy was lost.
     lost: HashMap<u32, Lost>,
     touched: Touched,
@@ -201,19 +208,6 @@ impl std::fmt::Debug for LogCache {
     }
 }
 
-/// Blocks of one unit whose write-back is in progress.
-#[derive(Debug)]
-struct Batch {
-    /// The unit's sequence number.
-    sequence: u64,
-    /// The last slot up to which all dirty copies of the unit are in the batch; `None` if only some are.
-    last_slot: Option<u32>,
-    /// Blocks with their slots.
-    blocks: Vec<(u32, u32)>,
-    /// Blocks that could not be written to the backend so far.
-    failed: Vec<u32>,
-}
-
 impl LogCache {
     /// Creates a cache over a log that is empty or was recovered. `lost` are the blocks that recovery found lost, each
     /// with the sequence number of the unit that records it.
@@ -243,6 +237,7 @@ impl LogCache {
             due_from: (0, 0),
             head_cleaned_us: 0,
             destage_after_us: 0,
+            in_order: None,
             lost: lost
                 .into_iter()
                 .map(|(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() }))
@@ -274,6 +269,7 @@ impl LogCache {
             config,
         };
         cache.others_written = cache.count_others_written();
+        cache.set_order();
         cache.warm_policy();
         cache.lost.keys().for_each(|&block| cache.touched.add(block..block + 1));
         cache
@@ -303,6 +299,7 @@ impl LogCache {
     pub fn change(&mut self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
         self.config = self.changed(settings, devices)?;
         self.active = true;
+        self.set_order();
         if settings.changes(Live::Policy) {
             self.rebuild_policy();
         }
@@ -381,43 +378,16 @@ impl LogCache {
         }
     }
 
-    /// Runs without flash. Reads stay in the read buffer. Writes stay in the write buffer until they are evicted or
-    /// flushed, and then go to the backend. A block that the backend does not accept is lost, and flushes fail until it
-    /// is rewritten.
-    pub fn do_without_flash(&mut self) {
-        (self.admitting, self.has_flash) = (false, false);
-    }
-
-    /// Prepares the removal of the flash: reads are not admitted, and the cleaner writes back all dirty blocks. Writes
-    /// of dirty blocks still go to the flash. Other writes go there at half the write-back rate, so clients only wait
-    /// for the backend if they write faster.
-    pub fn stop_admitting(&mut self) {
-        self.admitting = false;
-    }
-
-    /// Switches to write-around: writes bypass the flash if possible.
-    pub fn write_around(&mut self) {
-        self.config.mode = Mode::WriteAround;
-    }
-
-    /// True if the flash is being removed.
-    fn is_leaving(&self) -> bool {
-        self.has_flash && !self.admitting
-    }
-
-    /// Cancels the removal of the flash: reverts [`stop_admitting`](Self::stop_admitting), with the earlier write mode.
-    pub fn admit_again(&mut self, mode: Mode) {
-        (self.admitting, self.config.mode) = (true, mode);
-    }
-
     /// Plans a request: adds the steps of its reply, and then background steps.
     fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.tick_policy(now_us);
+        self.end_last_run(steps);
         self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
-        if self.flash_failed && !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) {
+        let refuses = || self.flash_failed || self.lacks_room(request, PLAN_UNITS_LEAST);
+        if !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) && refuses() {
             steps.extend([Step::Fail, Step::Reply]);
             return;
         }
@@ -453,6 +423,7 @@ impl LogCache {
         if self.flash_failed {
             return;
         }
+        self.end_last_run(steps);
         if self.commit_us().is_some_and(|commit_us| commit_us <= now_us) {
             // Only before accesses, whose times are the same in a replay; other ticks are not reproducible.
             self.tick_policy(now_us);
@@ -538,11 +509,15 @@ impl Cache for LogCache {
     }
 
     fn blocks_to_write_back(&self) -> u64 {
-        self.log.dirty_blocks() + self.buffered_blocks() as u64
+        self.log.dirty_blocks() + self.log.kept_blocks() + self.buffered_blocks() as u64
     }
 
     fn may_go_on(&self) -> bool {
-        self.past.leaving() > 0
+        self.past.leaving() > 0 || self.waited_for_flush()
+    }
+
+    fn waits(&mut self, request: &Request) -> bool {
+        self.waits_for_order(request)
     }
 
     fn lost_blocks(&self) -> Vec<u32> {

@@ -14,7 +14,7 @@ pub use value::{Given, Value, multiple_of_block};
 
 use setting::Place;
 
-use crate::cache::config::{Config, CopyForward, Mode, Regions};
+use crate::cache::config::{Config, CopyForward, Mode, Regions, WriteBackOrder};
 use crate::filter::Filter;
 use crate::format::{Geometry, RECORDS_PER_PAGE};
 use crate::policy::Spec;
@@ -168,6 +168,8 @@ impl Config {
             policy: policy.clone(),
             admission: None,
             mode: Mode::WriteBack,
+            order: WriteBackOrder::None,
+            unix_us: 0,
             read_buffer_blocks: 0,
             write_buffer_blocks: 0,
             write_buffer_half_life: 0,

@@ -45,12 +45,14 @@ pub(super) struct Unflushed {
     written: Regions,
     /// In the order in which the flushes end.
     flushing: VecDeque<Regions>,
+    /// The number of flushes that have ended.
+    ended: u64,
 }
 
 impl Unflushed {
     /// Starts with unknown earlier writes.
     pub fn new() -> Unflushed {
-        Unflushed { written: Regions::ALL, flushing: VecDeque::new() }
+        Unflushed { written: Regions::ALL, flushing: VecDeque::new(), ended: 0 }
     }
 
     /// Records a planned write of blocks.
@@ -72,9 +74,20 @@ impl Unflushed {
         begins
     }
 
+    /// Returns the number of flushes that have ended.
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Returns that number at the time when everything planned so far is flushed.
+    pub fn with_next(&self) -> u64 {
+        self.ended + self.flushing.len() as u64 + u64::from(!self.written.is_empty())
+    }
+
     /// Ends the oldest flush.
     pub fn end_flush(&mut self) {
         self.flushing.pop_front();
+        self.ended += 1;
     }
 
     /// Handles a failed flush, `planned` here or of another kind: everything waits for the next.

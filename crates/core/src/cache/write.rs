@@ -209,6 +209,7 @@ impl LogCache {
         let mut to_backend: Vec<(Write, Beside)> = Vec::new();
         let mut forgotten = Vec::new();
         let mut last = None;
+        let may_pass = self.may_pass();
         for &write in writes {
             let Write { block, frame, request_blocks, .. } = write;
             self.past.forget(block);
@@ -217,6 +218,16 @@ impl LogCache {
             let was_leaving = self.past.stays(block);
             let asks = ask && !was_leaving && self.config.mode != Mode::WriteAround;
             let wanted = asks && self.ask_policy(block, Op::Write, request_blocks);
+            if !may_pass {
+                if !wanted && self.log.policy().contains(block) {
+                    self.log.policy_mut().remove(block);
+                }
+                self.lost.remove(&block);
+                self.log_add(block, frame, true, Cause::Client, steps);
+                self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
+                last = Some(block);
+                continue;
+            }
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
@@ -263,6 +274,9 @@ impl LogCache {
         self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
         let replaces_dirty = to_backend.iter().any(|(_, beside)| *beside == Beside::Dirty);
+        if !to_backend.is_empty() {
+            self.note_change();
+        }
         for &(Write { block, frame, replaces, .. }, beside) in &to_backend {
             if from == From::AgedBuffer && beside == Beside::Nothing && self.past.is_enough() {
                 self.frames.hold(frame);
@@ -338,7 +352,7 @@ impl LogCache {
         for chunk in self.write_buffer.drain() {
             self.write_chunk(&chunk, from, steps);
         }
-        self.make_flash_durable(steps);
+        self.make_flash_durable(from == From::Buffer, steps);
         // Otherwise the backend is flushed after the last leaving block was sent.
         if self.past.leaving() == 0 {
             self.flush_backend(steps);
@@ -346,14 +360,19 @@ impl LogCache {
     }
 
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
-        self.make_flash_durable(steps);
+        self.make_flash_durable(true, steps);
         self.flush_backend(steps);
     }
 
-    fn make_flash_durable(&mut self, steps: &mut Vec<Step>) {
+    /// Plans to make the flash durable. A client's request for that `ends` the open epoch.
+    fn make_flash_durable(&mut self, ends: bool, steps: &mut Vec<Step>) {
         self.record_lost(steps);
+        let ends = ends && self.mark_epoch_end(steps);
         if self.log.open_matters() || !self.found.is_empty() {
             self.log_seal(steps);
+        }
+        if ends {
+            self.epoch_ended();
         }
         self.log.flush(steps);
     }
@@ -405,6 +424,11 @@ impl LogCache {
     fn zero_whole(&mut self, blocks: &Range<u32>, may_punch_holes: bool, steps: &mut Vec<Step>) -> bool {
         let mut replaces_dirty = false;
         self.figures.zeroed_blocks += blocks.len() as u64;
+        if !self.may_pass() {
+            self.log_zeroes(blocks, steps);
+            return false;
+        }
+        self.note_change();
         let mut zeroes = None;
         let mut marked = Vec::new();
         let (mut replaces, mut clean) = (Vec::new(), Vec::new());
@@ -455,6 +479,21 @@ impl LogCache {
             self.add_found(block, frame, steps);
         }
         replaces_dirty
+    }
+
+    /// Plans zeroes of whole blocks in the log.
+    fn log_zeroes(&mut self, blocks: &Range<u32>, steps: &mut Vec<Step>) {
+        self.touched.add(blocks.clone());
+        let frame = self.take_transient();
+        steps.push(Step::Zero { frame, at: 0, length: BLOCK_BYTES as u16 });
+        for block in blocks.clone() {
+            self.reclaim(steps);
+            self.drop_buffered(block);
+            self.log.policy_mut().remove(block);
+            self.past.forget(block);
+            self.lost.remove(&block);
+            self.log_add(block, frame, true, Cause::Client, steps);
+        }
     }
 }
 

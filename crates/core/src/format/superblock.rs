@@ -2,8 +2,8 @@
 
 use super::{
     BLOCK_BYTES, Digest, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
-    VERSION_BUCKETS, VERSION_FAILED, VERSION_MARKED, VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at,
-    u64_at,
+    VERSION_BUCKETS, VERSION_EPOCHS, VERSION_FAILED, VERSION_MARKED, VERSION_MAX, VERSION_MIN, VERSION_ZONED, array_at,
+    check_crc, put, u32_at, u64_at,
 };
 use crate::checksum;
 
@@ -89,6 +89,9 @@ pub struct Superblock {
     pub in_order: bool,
     /// The layout of its units.
     pub layout: Layout,
+    /// `None` if the log has never had records of [epochs](crate::epochs). Otherwise those before this place do not
+    /// count; [`NO_EPOCHS`](Self::NO_EPOCHS) if none do.
+    pub epochs: Option<Place>,
     /// Buckets that failed, at most [`FAILED_UNITS_MAX`](Self::FAILED_UNITS_MAX).
     pub failed_units: Vec<FailedUnit>,
     /// The first page of a bucket after a reset.
@@ -100,6 +103,8 @@ pub struct Superblock {
     pub ends: Vec<RunEnd>,
 }
 
+/// The place of [`Superblock::epochs`].
+const EPOCHS: usize = 132;
 const FAILED_UNITS: usize = 128;
 const FAILED_UNITS_COUNT: usize = 4;
 const ENDS: usize = BLOCK_BYTES - Superblock::ENDS_MAX * RunEnd::BYTES;
@@ -110,6 +115,8 @@ const COUNTS_NOT: u32 = 1 << 31;
 impl Superblock {
     /// Maximum number of failed units.
     pub const FAILED_UNITS_MAX: usize = (DIGEST - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
+    /// The place from which records of epochs count, if dirty blocks are not written back in order.
+    pub const NO_EPOCHS: Place = Place { sequence: u64::MAX, page: 0 };
     /// Maximum number of recorded runs.
     pub const ENDS_MAX: usize = 8;
 
@@ -129,6 +136,7 @@ impl Superblock {
             clean_from: Place::default(),
             in_order: false,
             layout: Layout::Log,
+            epochs: None,
             failed_units: Vec::new(),
             resets: Resets::Unmarked,
             digest: None,
@@ -156,6 +164,7 @@ impl Superblock {
             (Layout::Wlfc, _) if self.resets == Resets::FirstSector => VERSION_MARKED,
             (Layout::Wlfc, _) if self.failed_units.is_empty() => VERSION_BUCKETS,
             (Layout::Wlfc, _) => VERSION_FAILED,
+            (Layout::Log, _) if self.epochs.is_some() => VERSION_EPOCHS,
             (Layout::Log, true) => VERSION_ZONED,
             (Layout::Log, false) => VERSION_ANYWHERE,
         };
@@ -180,15 +189,19 @@ impl Superblock {
         put(&mut page, 104, &self.durable.sequence.to_le_bytes());
         put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
         put(&mut page, 120, &self.clean_from.page.to_le_bytes());
-        put(&mut page, 124, &u32::from(self.in_order && self.layout == Layout::Wlfc).to_le_bytes());
+        put(&mut page, 124, &u32::from(self.in_order && version >= VERSION_BUCKETS).to_le_bytes());
         assert!(self.failed_units.len() <= failed_units_max(version), "there is room for the failed units");
         put(&mut page, FAILED_UNITS, &(self.failed_units.len() as u32).to_le_bytes());
         for (number, failed) in self.failed_units.iter().enumerate() {
             let entry = failed.unit | if failed.counts { 0 } else { COUNTS_NOT };
             put(&mut page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number, &entry.to_le_bytes());
         }
+        if let Some(epochs) = self.epochs.filter(|_| version == VERSION_EPOCHS) {
+            put(&mut page, EPOCHS, &epochs.sequence.to_le_bytes());
+            put(&mut page, EPOCHS + 8, &epochs.page.to_le_bytes());
+        }
         assert!(self.ends.len() <= Superblock::ENDS_MAX, "there is room for the ends of runs");
-        for (number, end) in self.ends.iter().enumerate().filter(|_| version >= VERSION_MARKED) {
+        for (number, end) in self.ends.iter().enumerate().filter(|_| has_ends(version)) {
             end.encode(&mut page, ENDS + RunEnd::BYTES * number);
         }
         Digest::encode(self.digest.filter(|_| version == VERSION), &mut page, DIGEST);
@@ -205,7 +218,7 @@ impl Superblock {
         }
         check_crc(u32_at(page, 8), &page[12..])?;
         let version = u32_at(page, 12);
-        if !(VERSION_MIN..=VERSION).contains(&version) {
+        if !(VERSION_MIN..=VERSION_MAX).contains(&version) {
             return Err(PageError::Version { found: version });
         }
         let field = |field, found: u32, valid: bool| {
@@ -225,14 +238,15 @@ impl Superblock {
             3 => State::Detached,
             found => return Err(PageError::Field { field: "state", found: found.into() }),
         };
-        let count = if version >= VERSION_FAILED { u32_at(page, FAILED_UNITS) } else { 0 };
+        let is_wlfc = (VERSION_BUCKETS..=VERSION).contains(&version);
+        let count = if is_wlfc && version >= VERSION_FAILED { u32_at(page, FAILED_UNITS) } else { 0 };
         let count = field("number of failed units", count, count as usize <= failed_units_max(version))?;
         let failed = |number: u32| {
             let entry = u32_at(page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number as usize);
             let unit = field("failed unit", entry & !COUNTS_NOT, (1..units).contains(&(entry & !COUNTS_NOT)))?;
             Ok(FailedUnit { unit, counts: entry & COUNTS_NOT == 0 })
         };
-        let is_wlfc = version >= VERSION_BUCKETS;
+        let is_ordered = version == VERSION_EPOCHS;
         Ok(Superblock {
             generation: u64_at(page, 16),
             cache: array_at(page, 24),
@@ -246,8 +260,9 @@ impl Superblock {
             may_be_dirty: u32_at(page, 96) != 0 || version == 1,
             durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
             clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
-            in_order: version == VERSION_ZONED || is_wlfc && u32_at(page, 124) != 0,
+            in_order: version == VERSION_ZONED || version >= VERSION_BUCKETS && u32_at(page, 124) != 0,
             layout: if is_wlfc { Layout::Wlfc } else { Layout::Log },
+            epochs: is_ordered.then(|| Place { sequence: u64_at(page, EPOCHS), page: u32_at(page, EPOCHS + 8) }),
             failed_units: (0..count).map(failed).collect::<Result<_, _>>()?,
             resets: match version {
                 VERSION => Resets::EverySector,
@@ -255,7 +270,7 @@ impl Superblock {
                 _ => Resets::Unmarked,
             },
             digest: Digest::decode(page, DIGEST).filter(|_| version == VERSION),
-            ends: if version >= VERSION_MARKED { ends(page) } else { Vec::new() },
+            ends: if has_ends(version) { ends(page) } else { Vec::new() },
         })
     }
 }
@@ -264,6 +279,10 @@ impl Superblock {
 fn failed_units_max(version: u32) -> usize {
     let end = if version == VERSION { DIGEST } else { ENDS };
     (end - FAILED_UNITS - FAILED_UNITS_COUNT) / 4
+}
+
+fn has_ends(version: u32) -> bool {
+    (VERSION_MARKED..=VERSION).contains(&version)
 }
 
 fn ends(page: &Page) -> Vec<RunEnd> {
@@ -301,19 +320,19 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 9;
+        newer[12] = 10;
         assert!(
             matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
             "a flipped bit is no newer version"
         );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 9 }));
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 10 }));
     }
 
     /// Version 2 differs in the possible records, version 4 in the writing of units, version 5 in their contents.
     #[test]
-    fn a_superblock_of_versions_2_and_4_to_8_is_read_as_it_is() {
+    fn a_superblock_of_versions_2_and_4_to_9_is_read_as_it_is() {
         let mut page = superblock().encode();
         assert_eq!(page[12], 3);
         page[12] = 2;
@@ -323,6 +342,9 @@ mod tests {
         let zoned = Superblock { in_order: true, ..superblock() };
         assert_eq!((zoned.encode()[12], Superblock::decode(&zoned.encode())), (4, Ok(zoned)));
         for in_order in [false, true] {
+            let epochs = Some(Place { sequence: 7, page: 30 + u32::from(in_order) });
+            let ordered = Superblock { in_order, epochs, ..superblock() };
+            assert_eq!((ordered.encode()[12], Superblock::decode(&ordered.encode())), (9, Ok(ordered)));
             let wlfc = Superblock { in_order, layout: Layout::Wlfc, ..superblock() };
             assert_eq!((wlfc.encode()[12], Superblock::decode(&wlfc.encode())), (5, Ok(wlfc.clone())));
             let failed = |number: usize| FailedUnit { unit: 1 + number as u32 % 10, counts: number.is_multiple_of(3) };

@@ -12,6 +12,7 @@
 //! step.
 
 mod ages;
+mod kept;
 mod state;
 mod witness;
 
@@ -22,6 +23,7 @@ use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Record, Region};
 use crate::step::{Cause, Frame, LogRecord, Step};
 pub use crate::step::{Footer, Segment};
 use ages::Ages;
+use kept::Kept;
 
 /// Maximum number of regions recorded one by one as forgotten, if fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
@@ -33,6 +35,8 @@ const PADDING_MAX: u32 = 64;
 struct Unit {
     /// Dirty blocks whose newest record is here.
     dirty: u32,
+    /// Older versions that are kept for their epochs.
+    kept: u32,
     /// The time when its first segment started.
     begun_us: u64,
     destaging: bool,
@@ -56,6 +60,7 @@ pub struct Log {
     contents: Contents,
     dirty: Vec<u64>,
     ages: Ages,
+    kept: Kept,
     /// Two bits per slot: how often, up to 2, its block was accessed since an admission or a copy placed it there.
     uses: Vec<u64>,
     units: Vec<Unit>,
@@ -118,6 +123,7 @@ impl Log {
             contents: Contents::new(geometry.pages()),
             dirty: vec![0; slots.div_ceil(64)],
             ages: Ages::new(slots),
+            kept: Kept::default(),
             uses: vec![0; slots.div_ceil(32)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
@@ -257,6 +263,9 @@ impl Log {
             return Some(replaced);
         }
         self.ensure_room(true, steps);
+        if cause != Cause::CopyForward {
+            old.into_iter().for_each(|slot| self.keep_replaced(slot));
+        }
         let old = old.map(|slot| (slot, self.is_dirty(slot)));
         let since = old.and_then(|(slot, _)| self.become_clean(slot)).unwrap_or(self.ages.newest());
         let (unit, page) = {
@@ -354,29 +363,9 @@ impl Log {
         head - (head + laps - unit) % laps
     }
 
-    /// True if the newest copy of `block` is the one at `slot` in the unit of `sequence`.
-    pub fn is_newest(&self, block: u32, slot: u32, sequence: u64) -> bool {
-        self.find(block) == Some(slot) && self.sequence_at(slot) == sequence
-    }
-
     /// Records that the log is durable up to `page` of the unit of `sequence`.
     pub fn set_flushed(&mut self, sequence: u64, page: u32) {
         self.flushed = self.flushed.max((sequence, page));
-    }
-
-    /// Returns the known end of the durable log.
-    pub fn flushed(&self) -> Place {
-        Place { sequence: self.flushed.0, page: self.flushed.1 }
-    }
-
-    /// True if the copy at `slot` is known to be durable.
-    pub fn is_durable(&self, slot: u32) -> bool {
-        self.is_before(slot, self.flushed())
-    }
-
-    /// True if the copy at `slot` is before a place in the log.
-    pub fn is_before(&self, slot: u32, place: Place) -> bool {
-        (self.sequence_at(slot), slot % self.geometry.unit_pages) < (place.sequence, place.page)
     }
 
     /// Handles a failed write of the copy at `slot` in the unit of `sequence`, newest or not.
@@ -386,6 +375,7 @@ impl Log {
         }
         // Plans may be a lap ahead.
         if self.sequence_at(slot) == sequence {
+            self.drop_kept(slot);
             self.contents.clear(slot..slot + 1);
         }
     }
@@ -399,6 +389,7 @@ impl Log {
             return false;
         }
         self.tail = self.tail.min(self.sequence_at(slot));
+        self.note_restored(slot);
         self.contents.place(block, slot);
         self.set_dirty(slot, dirty);
         true
@@ -436,7 +427,7 @@ impl Log {
 
     /// True if memory holds a block or mark that the next flush must make durable.
     pub fn open_matters(&self) -> bool {
-        let matters = |record: &LogRecord| matches!(record.kind, Kind::Dirty | Kind::Forget | Kind::Lost);
+        let matters = |record: &LogRecord| record.kind.matters_to_flush();
         self.open.as_ref().is_some_and(|open| open.records.iter().any(matters))
     }
 
@@ -563,6 +554,7 @@ impl Log {
             assert!(!self.is_dirty(slot), "a dirty block is copied forward before its unit is reset");
             self.drop_slot(block, slot);
         }
+        assert!(!self.is_needed(self.tail), "versions are written back before their unit is reset");
         let unit = self.geometry.unit_of(self.tail);
         self.tail += 1;
         self.ensure_room(false, steps);
@@ -588,6 +580,7 @@ impl Log {
         assert_eq!(dirty, self.dirty_blocks());
         assert_eq!(self.dirty.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), dirty);
         assert_eq!(self.units.iter().map(|unit| u64::from(unit.dirty)).sum::<u64>(), dirty);
+        self.check_kept();
         if let Some(open) = &self.open {
             let data = open.records.iter().filter(|record| record.kind.has_data()).count();
             assert_eq!(data, open.data_pages as usize);

@@ -135,6 +135,11 @@ impl Contents {
         self.directory_mut().place_new(&[(block, slot)]);
     }
 
+    /// Records a superseded copy of `block` in the free `slot`.
+    pub fn note_superseded(&mut self, block: u32, slot: u32) {
+        self.directory_mut().note_superseded(block, slot);
+    }
+
     /// Hints that `block` will be looked up soon.
     #[inline]
     pub fn prefetch(&self, block: u32) {

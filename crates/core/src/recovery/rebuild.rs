@@ -9,19 +9,13 @@ use std::collections::{HashMap, HashSet};
 
 use rustc_hash::FxBuildHasher;
 
+use super::epochs::{Age, FoundEpochs};
 use super::regions::Regions;
 use crate::format::{Kind, Place, Record, Region};
 use crate::layout::containers::Log;
 
 /// Records whose blocks are prefetched together.
 const BATCH: usize = 64;
-
-/// The age of a mark: before the place from which clean copies are valid, or after it.
-#[derive(Clone, Copy)]
-enum Age {
-    Late,
-    Early,
-}
 
 /// Marks that copies on a unit were written back.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +40,7 @@ pub(super) struct Rebuild {
     /// By unit and [`Age`].
     marks: HashMap<u32, [Marks; 2]>,
     regions: Regions,
+    epochs: Option<FoundEpochs>,
     /// As [`Recovered::dropped_blocks`](super::Recovered::dropped_blocks).
     pub(super) dropped_blocks: u64,
 }
@@ -99,7 +94,8 @@ fn has_copy(kind: Kind) -> bool {
 
 impl Rebuild {
     /// Starts with the empty `log`, in which clean copies are valid from a place on.
-    pub(super) fn new(log: Log, clean_from: Place) -> Rebuild {
+    /// With `epochs`, records of epochs count from that place on.
+    pub(super) fn new(log: Log, clean_from: Place, epochs: Option<Place>) -> Rebuild {
         let checksums = vec![0; log.geometry().pages() as usize];
         Rebuild {
             clean_from,
@@ -109,6 +105,7 @@ impl Rebuild {
             absent: HashSet::default(),
             marks: HashMap::new(),
             regions: Regions::default(),
+            epochs: epochs.map(FoundEpochs::new),
             dropped_blocks: 0,
         }
     }
@@ -126,6 +123,15 @@ impl Rebuild {
             for record in batch.iter().rev() {
                 end -= 1;
                 let age = if end < early { Age::Early } else { Age::Late };
+                if record.kind == Kind::EpochEnd
+                    && let Some(epochs) = &mut self.epochs
+                {
+                    let last = records[..end].iter().rfind(|record| has_copy(record.kind));
+                    epochs.ends(
+                        Place { sequence, page: last.map_or(0, |last| last.slot % geometry.unit_pages + 1) },
+                        record,
+                    );
+                }
                 self.apply_record(&mut unit, sequence, record, age);
             }
         }
@@ -145,6 +151,9 @@ impl Rebuild {
 
     /// Finishes after all records: drops clean copies of unsure regions, wherever their records are.
     pub(super) fn finish(&mut self) {
+        if let Some(epochs) = self.epochs.take() {
+            self.log.set_epochs(epochs.finish());
+        }
         let unsure = self.regions.unsure();
         if unsure.is_empty() {
             return;
@@ -166,11 +175,19 @@ impl Rebuild {
             Kind::Void => {}
             Kind::Clean | Kind::Dirty => {
                 self.checksums[slot as usize] = crc;
+                let place = Place { sequence, page: slot % self.log.geometry().unit_pages };
+                let is_done = |age| {
+                    unit.is_destaged(slot, age) || self.epochs.as_ref().is_some_and(|epochs| epochs.is_done(place, age))
+                };
+                let was_clean = kind == Kind::Clean || is_done(Age::Early);
+                let is_dirty = !was_clean && !is_done(Age::Late);
+                let is_kept = self.epochs.as_mut().is_some_and(|epochs| epochs.is_kept(block, place, is_dirty));
                 if self.is_decided(block) {
+                    if is_kept {
+                        self.log.restore_kept(block, slot);
+                    }
                     return;
                 }
-                let was_clean = kind == Kind::Clean || unit.is_destaged(slot, Age::Early);
-                let is_dirty = !was_clean && !unit.is_destaged(slot, Age::Late);
                 match age {
                     Age::Early if was_clean => {
                         self.absent.insert(block);
@@ -183,6 +200,9 @@ impl Rebuild {
                 }
             }
             Kind::Forget | Kind::Lost => {
+                if let Some(epochs) = &mut self.epochs {
+                    epochs.is_kept(block, Place { sequence, page: 0 }, kind == Kind::Lost);
+                }
                 if !self.is_decided(block) {
                     self.absent.insert(block);
                     if kind == Kind::Lost {
@@ -198,6 +218,17 @@ impl Rebuild {
                     raise(&mut unit.before[age as usize]);
                 } else {
                     self.marks_on(slot, |marks| raise(&mut marks[age as usize].before));
+                }
+            }
+            Kind::EpochEnd => {}
+            Kind::EpochsDone => {
+                if let Some(epochs) = &mut self.epochs {
+                    let geometry = self.log.geometry();
+                    let (laps, unit) = (u64::from(geometry.log_units()), u64::from(slot / geometry.unit_pages));
+                    let units = (1..=laps).contains(&unit).then(|| (sequence + laps - unit) % laps);
+                    if let Some(sequence) = units.and_then(|units| sequence.checked_sub(units)) {
+                        epochs.done(Place { sequence, page: slot % geometry.unit_pages }, age);
+                    }
                 }
             }
             Kind::Unsure | Kind::Sure | Kind::ForgetRegion => {
@@ -282,6 +313,7 @@ mod tests {
                         copies.remove(&block);
                         lost.insert(block, *sequence);
                     }
+                    Kind::EpochEnd | Kind::EpochsDone => unreachable!("crash tests cover epochs"),
                     Kind::Unsure => unsure[region(record)].fill(true),
                     Kind::Sure => unsure[region(record)].fill(false),
                     Kind::ForgetRegion => {
@@ -304,7 +336,7 @@ mod tests {
 
     fn newest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> (Held, HashSet<u32>) {
         let head = Head { sequence: HEAD, end: 14, previous_end: 14, records: Vec::new() };
-        let mut rebuild = Rebuild::new(Log::continued(GEOMETRY, TAIL, &head), clean_from);
+        let mut rebuild = Rebuild::new(Log::continued(GEOMETRY, TAIL, &head), clean_from, None);
         for (sequence, records) in units.iter().rev() {
             rebuild.apply(*sequence, records);
         }

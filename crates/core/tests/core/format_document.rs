@@ -73,6 +73,7 @@ fn the_superblock_is_as_documented() {
         clean_from: Place { sequence: 0x45, page: 0x46 },
         in_order: false,
         layout: Layout::Log,
+        epochs: None,
         failed_units: Vec::new(),
         resets: Resets::Unmarked,
         digest: None,
@@ -106,6 +107,10 @@ fn the_superblock_is_as_documented() {
     ];
     assert_rows("Superblock", &page, &fields);
     assert!(page[128..].iter().all(|&byte| byte == 0), "of no failed unit anything is said");
+    let epochs = Some(Place { sequence: 0x47, page: 0x48 });
+    let page = Superblock { in_order: true, epochs, ..superblock.clone() }.encode();
+    let of_epochs = [&1_u32.to_le_bytes()[..], &[0; 4], &0x47_u64.to_le_bytes(), &0x48_u32.to_le_bytes()].concat();
+    assert_eq!((page[12], &page[124..144]), (9, &of_epochs[..]));
     // The text under "Buckets" describes the last row.
     let last = Witness { bucket: 0x33, epoch: 0x34, page: 0x35 };
     let ends =

@@ -10,6 +10,7 @@
 //! | `forward.rs` | content of failed steps that is still in memory |
 //! | `unwritten.rs` | answered content that no device took |
 //! | `late.rs` | segments that go without late blocks |
+//! | `room.rs` | changes that wait until more is written back |
 
 mod append;
 mod forward;
@@ -17,6 +18,7 @@ mod late;
 mod order;
 mod perform;
 mod places;
+mod room;
 mod streams;
 mod unwritten;
 
@@ -108,6 +110,8 @@ pub struct Log<C = LogCache> {
     failed_flushes: u64,
     /// The records of the unit that is being filled.
     unit_records: Vec<Record>,
+    /// Changes that wait for room.
+    room: room::Room,
     /// The list of the steps that a step waits for, between uses.
     waits: Vec<(StepId, Bond)>,
     /// The durable end of the log when that was asked last, ...
@@ -127,7 +131,7 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     /// Ticks that are due come first.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
         engine.advance(now_us);
-        engine.begin_request(request, done, asked, now_us);
+        engine.begin_or_wait(request, done, asked, now_us);
     }
 
     fn begins(engine: &mut Engine<C>, client: &mut Client) {
@@ -189,10 +193,17 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         }
     }
 
-    /// Lets the cache go on after batches ended.
+    /// Lets the cache go on after batches ended, and begins changes that no longer have to wait.
     fn go_on(engine: &mut Engine<C>) {
-        while !engine.layout.calm && std::mem::take(&mut engine.layout.goes_on) {
-            engine.plan_background(Event::GoOn);
+        loop {
+            while !engine.layout.calm && std::mem::take(&mut engine.layout.goes_on) {
+                engine.plan_background(Event::GoOn);
+            }
+            if !engine.begin_waiting() {
+                return;
+            }
+            // They may have ended an epoch that the next one waits for.
+            engine.layout.goes_on = true;
         }
     }
 
@@ -292,6 +303,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             errors_reported: Errors::default(),
             failed_flushes: 0,
             unit_records: head_records,
+            room: room::Room::default(),
             waits: Vec::new(),
             seen: Place::default(),
             noted: Place::default(),
@@ -307,7 +319,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Returns the number of unanswered requests.
     pub fn requests(&self) -> usize {
-        self.clients.len()
+        self.clients.len() + self.layout.room.len()
     }
 
     /// Returns the number of places in memory that steps can still take.

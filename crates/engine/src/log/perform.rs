@@ -380,7 +380,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         self.layout.goes_on |= match running.step {
             Step::Destaged { .. } => true,
-            Step::WriteBackend { .. } => self.cache.may_go_on(),
+            Step::WriteBackend { .. } | Step::FlushBackend { batch: None } => self.cache.may_go_on(),
             _ => false,
         };
         if is_awaited_flush(&running.step) {

@@ -39,6 +39,18 @@ impl Held {
         }
     }
 
+    /// Returns the place from which records of epochs count in this run, if data is written back `in_order`. `before`
+    /// is that of the last run.
+    pub(super) fn epochs(&self, in_order: bool, before: Option<Place>) -> Option<Place> {
+        let Held::Log(recovered) = self else { return None };
+        match (in_order, before) {
+            (true, Some(before)) if before != Superblock::NO_EPOCHS => Some(before),
+            (true, _) => Some(recovered.end),
+            // Older programs cannot read the records.
+            (false, before) => before.map(|_| Superblock::NO_EPOCHS),
+        }
+    }
+
     /// Makes the recovered contents durable.
     pub(super) fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
         match self {

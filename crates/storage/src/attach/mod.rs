@@ -66,6 +66,8 @@ pub struct Wanted {
     pub volume_bytes: u64,
     /// True if blocks may become dirty.
     pub writes_back: bool,
+    /// True if they are written back in order.
+    pub in_order: bool,
     /// Number of threads that read the cache.
     pub threads: u32,
 }
@@ -370,6 +372,7 @@ fn create(
     let mut superblock =
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
+    superblock.epochs = wanted.in_order.then(Place::default);
     (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout);
     superblock.resets = if wanted.layout == Layout::Wlfc { Resets::EverySector } else { Resets::Unmarked };
     format(flash, &mut superblock).map_err(FlashError::Io)?;
@@ -400,6 +403,7 @@ fn resume(
     superblock.volume_bytes = wanted.volume_bytes;
     superblock.state = State::InUse;
     superblock.durable = held.end();
+    superblock.epochs = held.epochs(wanted.in_order, superblock.epochs);
     superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
     // A cache that the backend does not know yet still has started.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);

@@ -195,6 +195,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         layout: config.layout,
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
+        in_order: false,
         threads: time::threads(SCAN_THREADS),
     }
 }

@@ -320,13 +320,13 @@ fn a_newer_format_is_called_by_its_name() {
     for page in [0, 4096] {
         let mut bytes = [0; 4096];
         file.read_exact_at(&mut bytes, page).unwrap();
-        bytes[12] = 9;
+        bytes[12] = 10;
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         file.write_all_at(&bytes, page).unwrap();
     }
     assert!(
-        setting.refusal().contains("it has format version 9; this program reads versions 1 to 8"),
+        setting.refusal().contains("it has format version 10; this program reads versions 1 to 9"),
         "{}",
         setting.refusal()
     );

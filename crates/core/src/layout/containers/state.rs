@@ -22,6 +22,26 @@ impl Log {
         bit(&self.dirty, slot)
     }
 
+    /// True if the newest copy of `block` is the one at `slot` in the unit of `sequence`.
+    pub fn is_newest(&self, block: u32, slot: u32, sequence: u64) -> bool {
+        self.find(block) == Some(slot) && self.sequence_at(slot) == sequence
+    }
+
+    /// Returns the known end of the durable log.
+    pub fn flushed(&self) -> Place {
+        Place { sequence: self.flushed.0, page: self.flushed.1 }
+    }
+
+    /// True if the copy at `slot` is known to be durable.
+    pub fn is_durable(&self, slot: u32) -> bool {
+        self.is_before(slot, self.flushed())
+    }
+
+    /// True if the copy at `slot` is before a place in the log.
+    pub fn is_before(&self, slot: u32, place: Place) -> bool {
+        (self.sequence_at(slot), slot % self.geometry.unit_pages) < (place.sequence, place.page)
+    }
+
     /// Returns the number of blocks with a copy in the log.
     pub fn len(&self) -> usize {
         self.contents.len()

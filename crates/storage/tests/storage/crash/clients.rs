@@ -136,19 +136,19 @@ pub fn random_range(
     (offset, length)
 }
 
-/// A power failure of `disks`, or the death of the process, while transfers are in progress. Each of these may have
-/// taken place or not, and any unflushed data may be lost.
+/// A power failure of `disks`, or the death of the process, while transfers are in progress, each with the position of
+/// its disk. Each of these may have taken place or not, and any unflushed data may be lost.
 pub fn fail<'a>(
-    disks: &[FakeDisk; 2],
-    in_flight: impl Iterator<Item = &'a Transfer>,
+    disks: &[FakeDisk],
+    in_flight: impl Iterator<Item = (usize, &'a Transfer)>,
     killed: bool,
     random: &mut Random,
 ) {
-    for transfer in in_flight {
+    for (disk, transfer) in in_flight {
         let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
         if changes && random.chance(2) {
             // One that reaches past the end fails.
-            let _ = disks[transfer.disk].perform(transfer);
+            let _ = disks[disk].perform(transfer);
         }
     }
     let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];

@@ -4,6 +4,7 @@
 //! `FLASHWISE_CRASH_POINTS` sets the number of power failures, and `FLASHWISE_SEED` the first seed. By default there
 //! are as many as some seconds allow, from 2,000 to 10,000.
 
+mod backend_alone;
 pub mod clients;
 mod damage;
 mod fake_side;
@@ -20,7 +21,7 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use flashwise_core::cache::{CopyForward, Mode};
+use flashwise_core::cache::{CopyForward, Mode, WriteBackOrder};
 use flashwise_testing::budget::Budget;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
@@ -35,7 +36,7 @@ fn after_crash<S: Cached>(world: &World<S>, random: &mut Random, points: &Atomic
     match random.below(8) {
         0 => {
             for _ in 0..40 {
-                recovered.step(&mut no_crash)?;
+                recovered.step(&mut |world| world.lose_flash(random).map(drop))?;
             }
             points.fetch_add(1, Ordering::Relaxed);
             let mut again = recovered.crashed(random)?;
@@ -64,6 +65,7 @@ fn run<S: Cached>(setup: S, seed: u64, steps: u64, odds: u64, points: &AtomicU64
     let mut run = || {
         for _ in 0..steps {
             world.step(&mut |world| {
+                points.fetch_add(world.lose_flash(&mut random)?, Ordering::Relaxed);
                 if random.chance(odds) { after_crash(world, &mut random, points) } else { Ok(()) }
             })?;
         }
@@ -107,6 +109,12 @@ fn flushed_data_survives_power_failures_at_any_operation() {
     survive(2, Setup::random);
 }
 
+/// The flash is lost at any operation. The backend is then a state of the volume.
+#[test]
+fn in_order_the_backend_alone_is_a_state_of_the_volume_whenever_the_flash_is_lost() {
+    survive(8, |random| Setup { order: WriteBackOrder::Barriers, ..Setup::random(random) });
+}
+
 /// Rules that refuse nothing, or never decide, would show nothing.
 #[test]
 fn admission_rules_refuse_and_decide_in_random_workloads() {
@@ -141,6 +149,9 @@ fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
     for seed in seeds {
         let mut setup = Setup { planted: Some(planted), ..Setup::random(&mut Random(seed)) };
         setup.zoned |= planted == Planted::UnsaidSkips;
+        if matches!(planted, Planted::SkipEpochEnds | Planted::SkipEpochsDone | Planted::EpochEarly) {
+            (setup.order, setup.mode) = (WriteBackOrder::Barriers, Mode::WriteBack);
+        }
         if planted == Planted::DropDirty {
             // Elsewhere few dirty blocks are copied forward.
             (setup.mode, setup.copy_forward) = (Mode::WriteBack, CopyForward::All);
@@ -180,6 +191,9 @@ fn planted_bugs_are_found() {
         (Planted::IgnoreChecksums, 1),
         (Planted::AnswerFlushesAtOnce, 1),
         (Planted::UnsaidSkips, 4),
+        (Planted::SkipEpochEnds, 1),
+        (Planted::SkipEpochsDone, 1),
+        (Planted::EpochEarly, 1),
     ];
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::crash::backend_alone::History;
+
 pub const SECTORS: usize = 8;
 pub const SECTOR_BYTES: usize = 512;
 
@@ -19,11 +21,13 @@ struct Version {
     failed: bool,
     /// A client has read it since the last crash.
     seen: bool,
+    /// When it was submitted, in the history.
+    submitted: u64,
 }
 
 impl Version {
     fn whole(content: Content) -> Version {
-        Version { content, sectors: 0..SECTORS, answered: true, failed: false, seen: false }
+        Version { content, sectors: 0..SECTORS, answered: true, failed: false, seen: false, submitted: 0 }
     }
 
     /// True if no client can know whether it happened.
@@ -48,6 +52,7 @@ pub struct Model {
     blocks: Vec<Block>,
     /// True if devices fail, so that errors are legal.
     faults: bool,
+    pub history: History,
 }
 
 pub type Shared = Arc<Mutex<Model>>;
@@ -81,7 +86,7 @@ impl Model {
     pub fn new(blocks: usize, faults: bool) -> Model {
         let zero = Version::whole([0; SECTORS]);
         let block = Block { versions: vec![zero], durable: 0, current: 0 };
-        Model { blocks: vec![block; blocks], faults }
+        Model { blocks: vec![block; blocks], faults, history: History::new(blocks) }
     }
 
     /// How many blocks there are.
@@ -96,8 +101,9 @@ impl Model {
 
     /// A write was submitted; returns its version.
     pub fn written(&mut self, block: usize, content: Content, sectors: std::ops::Range<usize>) -> usize {
+        let submitted = self.history.written(block, content);
         let block = &mut self.blocks[block];
-        block.versions.push(Version { sectors, answered: false, ..Version::whole(content) });
+        block.versions.push(Version { sectors, answered: false, submitted, ..Version::whole(content) });
         block.versions.len() - 1
     }
 
@@ -107,12 +113,14 @@ impl Model {
     }
 
     /// A write was answered, without an error.
-    pub fn acknowledged(&mut self, block: usize, version: usize, durable: bool) {
-        let block = &mut self.blocks[block];
+    pub fn acknowledged(&mut self, number: usize, version: usize, durable: bool) {
+        let block = &mut self.blocks[number];
         block.versions[version].answered = true;
         block.current = block.current.max(version);
         if durable {
             block.durable = block.durable.max(version);
+            let submitted = block.versions[version].submitted;
+            self.history.promised([(number, submitted)]);
         }
     }
 
@@ -127,6 +135,8 @@ impl Model {
         for (block, &version) in self.blocks.iter_mut().zip(versions) {
             block.durable = block.durable.max(version);
         }
+        let submitted = self.blocks.iter().zip(versions).map(|(block, &version)| block.versions[version].submitted);
+        self.history.promised(submitted.enumerate());
     }
 
     /// Which version a read that is submitted now may return at the earliest.
@@ -212,9 +222,11 @@ impl Model {
             state.current = (earliest..state.versions.len()).rev().find(is_found).unwrap_or(state.current);
             state.versions.truncate(state.current + 1);
             state.versions[state.current].answered = true;
+            self.history.settled(block, content, !killed);
             return Ok(());
         }
-        state.versions = vec![Version::whole(*content)];
+        let submitted = self.history.settled(block, content, !killed);
+        state.versions = vec![Version { submitted, ..Version::whole(*content) }];
         (state.durable, state.current) = (0, 0);
         Ok(())
     }

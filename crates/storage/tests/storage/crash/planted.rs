@@ -58,6 +58,12 @@ pub enum Planted {
     SkipClosing,
     /// Where pages of a zone are skipped, it is not said.
     UnsaidSkips,
+    /// The ends of epochs are not recorded.
+    SkipEpochEnds,
+    /// Epochs that are done are not recorded.
+    SkipEpochsDone,
+    /// One block is written back an epoch early.
+    EpochEarly,
     /// No footer is a witness.
     SkipWitness,
     /// Of two whole copies of the superblock the older one holds.
@@ -67,7 +73,7 @@ pub enum Planted {
 }
 
 /// Pages of metadata without the records of a kind that `loses` says are lost.
-fn lossy_filter(kind: Kind, mut loses: impl FnMut(&Header, &Record) -> bool + Send + 'static) -> Filter {
+pub fn lossy_filter(kind: Kind, mut loses: impl FnMut(&Header, &Record) -> bool + Send + 'static) -> Filter {
     Arc::new(Mutex::new(move |page: &mut Page| {
         for role in [Role::Segment, Role::Footer] {
             let Ok(MetadataPage { header, mut records }) = decode_metadata(role, page) else { continue };

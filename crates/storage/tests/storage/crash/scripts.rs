@@ -1,6 +1,6 @@
 //! Scripted workloads, with a power failure at every single device operation of them.
 
-use flashwise_core::cache::{Mode, Regions};
+use flashwise_core::cache::{Mode, Regions, WriteBackOrder};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
@@ -247,6 +247,7 @@ fn run_script(setup: Setup, script: &[Action], points: &mut u64) -> Outcome<()> 
     let mut world = World::new(setup, 7);
     let mut random = Random(11);
     let mut at_transfer = |world: &World| -> Outcome<()> {
+        *points += world.lose_flash(&mut random)?;
         for _ in 0..3 {
             *points += 1;
             world.crashed(&mut random)?.verify_recovered()?;
@@ -261,6 +262,19 @@ fn run_script(setup: Setup, script: &[Action], points: &mut u64) -> Outcome<()> 
     world.perform_script(script, &mut at_transfer)?;
     world.settle_with(&mut at_transfer)?;
     world.verify_detached()
+}
+
+#[test]
+fn in_order_the_loss_of_the_flash_at_every_operation_of_scripted_workloads_leaves_a_state_of_the_volume() {
+    let mut points = 0;
+    for (name, mode, script) in scripts() {
+        for setup in setups(mode) {
+            let setup = Setup { order: WriteBackOrder::Barriers, ..setup };
+            let described = format!("{name}, {setup:?}");
+            run_script(setup, &script, &mut points).unwrap_or_else(|error| panic!("{described}: {error}"));
+        }
+    }
+    println!("{points} losses");
 }
 
 #[test]

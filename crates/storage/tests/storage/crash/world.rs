@@ -39,6 +39,10 @@ pub trait Cached: Clone + Debug {
     fn writes_back(&self) -> bool {
         true
     }
+    /// True if data is written back in order.
+    fn in_order(&self) -> bool {
+        false
+    }
     fn faults(&self) -> &[Fault] {
         &[]
     }
@@ -68,6 +72,8 @@ pub trait Cached: Clone + Debug {
     }
     /// True if a planted bug omits a flush.
     fn skips_flush(world: &mut World<Self>, disk: usize) -> bool;
+    /// Writes a block back too early, as a planted bug would.
+    fn write_early(_world: &World<Self>, _random: &mut Random) {}
     /// Notes a write of the flash.
     fn written(_world: &mut World<Self>, _first: usize) {}
     /// Changes the flash after a power failure, as a planted bug would.
@@ -126,6 +132,7 @@ impl Devices {
             layout: S::LAYOUT,
             volume_bytes: (setup.volume_blocks() * BLOCK_BYTES) as u64,
             writes_back: setup.writes_back(),
+            in_order: setup.in_order(),
             threads: 1,
         };
         let attach = || attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ());
@@ -386,11 +393,19 @@ impl<S: Cached> World<S> {
         self.settle_with(&mut no_crash)
     }
 
+    /// The backend after a power failure at this moment.
+    pub fn backend_after_crash(&self, random: &mut Random) -> FakeDisk {
+        let backend = self.disks[BACKEND].fork();
+        let of_backend = self.in_flight.iter().map(|flight| &flight.transfer).filter(|it| it.disk == BACKEND);
+        fail(std::slice::from_ref(&backend), of_backend.map(|transfer| (0, transfer)), false, random);
+        backend
+    }
+
     /// The disks and the model after a power failure at this moment.
     pub fn devices_after_crash(&self, killed: bool, random: &mut Random) -> (Devices, Model) {
         let devices = self.devices();
         let disks = &devices.disks;
-        fail(disks, self.in_flight.iter().map(|flight| &flight.transfer), killed, random);
+        fail(disks, self.in_flight.iter().map(|flight| (flight.transfer.disk, &flight.transfer)), killed, random);
         let mut model = self.clients.model.lock().unwrap().clone();
         model.crashed();
         self.setup.distort(&disks[FLASH], random);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions, admission};
+use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions, WriteBackOrder, admission};
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Role, decode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Layout, Role, decode_metadata};
 use flashwise_core::policy::{self, Spec};
 use flashwise_engine::engine::{BACKEND, FLASH, Settings};
 use flashwise_engine::log::Engine;
@@ -21,8 +21,8 @@ use crate::crash::clients::random_range;
 use crate::crash::fake_side::{FakeRecord, FakeSide};
 use crate::crash::model::SECTOR_BYTES;
 use crate::crash::planted::{
-    Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
-    unsaid_filter, witness_filter,
+    Planted, Stays, distort, drop_dirty_filter, forget_filter, lossy_filter, region_filter, stays_filter,
+    uncounted_filter, unsaid_filter, witness_filter,
 };
 
 pub const VOLUME_BLOCKS: usize = 120;
@@ -57,6 +57,7 @@ pub struct Setup {
     pub policy: &'static str,
     pub admission: &'static str,
     pub mode: Mode,
+    pub order: WriteBackOrder,
     pub read_buffer_blocks: u32,
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
@@ -86,6 +87,7 @@ impl Setup {
             policy: pick_policy(random),
             admission: random.pick(&ADMISSIONS),
             mode: random.pick(&modes),
+            order: WriteBackOrder::None,
             read_buffer_blocks: random.pick(&[0, 8, 24]),
             write_buffer_blocks: random.pick(&[0, 16, 40]),
             sequential_blocks: random.pick(&[0, 0, 12]),
@@ -125,6 +127,8 @@ impl Setup {
             segment_blocks: self.segment_blocks,
             admission: self.admission(self.admission),
             mode: self.mode,
+            order: self.order,
+            unix_us: 1_700_000_000_000_000,
             read_buffer_blocks: self.read_buffer_blocks,
             write_buffer_blocks: self.write_buffer_blocks,
             dirty_high: 0.3,
@@ -159,6 +163,10 @@ impl Cached for Setup {
         self.mode == Mode::WriteBack
     }
 
+    fn in_order(&self) -> bool {
+        self.order != WriteBackOrder::None
+    }
+
     fn faults(&self) -> &[Fault] {
         &self.faults
     }
@@ -184,6 +192,8 @@ impl Cached for Setup {
             ) => flash.set_filter(region_filter(self.planted.unwrap())),
             Some(Planted::DropDirty) => flash.set_filter(drop_dirty_filter()),
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
+            Some(Planted::SkipEpochEnds) => flash.set_filter(lossy_filter(Kind::EpochEnd, |_, _| true)),
+            Some(Planted::SkipEpochsDone) => flash.set_filter(lossy_filter(Kind::EpochsDone, |_, _| true)),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
             Some(Planted::UnsaidSkips) => flash.set_filter(unsaid_filter()),
             _ => {}
@@ -278,6 +288,21 @@ impl Cached for Setup {
             Some(Planted::SkipOneBackendFlush(skipped)) => disk != FLASH && number == skipped,
             Some(Planted::ResetEarly) => moved,
             _ => false,
+        }
+    }
+
+    fn write_early(world: &World, random: &mut Random) {
+        let (cache, log) = (world.engine.cache(), world.engine.cache().log());
+        if world.setup.planted != Some(Planted::EpochEarly) || !random.chance(50) {
+            return;
+        }
+        let Some(oldest) = cache.epochs().and_then(|epochs| epochs.oldest()) else { return };
+        let slots = log.blocks().into_iter().map(|block| (block, log.find(block).unwrap()));
+        let is_later = |slot| log.is_dirty(slot) && log.is_durable(slot) && !log.is_before(slot, oldest.end);
+        let later: Vec<(u32, u32)> = slots.filter(|&(_, slot)| is_later(slot)).collect();
+        if !later.is_empty() {
+            let (block, slot) = random.pick(&later);
+            world.disks[BACKEND].set_page(block as usize, world.disks[FLASH].page(slot as usize));
         }
     }
 

@@ -14,6 +14,9 @@ use super::{Cached, Outcome, World};
 use crate::crash::fake_side::FakeSide;
 use crate::crash::model::{Content, SECTORS, decode};
 
+/// The ways in which the flash is lost at each operation.
+const FLASH_LOSSES: u64 = 2;
+
 impl<S: Cached> World<S> {
     /// Reads every block; `None` where that failed.
     pub fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
@@ -82,6 +85,22 @@ impl<S: Cached> World<S> {
             }
         }
         Ok(())
+    }
+
+    /// Loses the flash at this moment, in several ways, if data is written back in order. Returns in how many.
+    pub fn lose_flash(&self, random: &mut Random) -> Outcome<u64> {
+        if !self.setup.in_order() {
+            return Ok(0);
+        }
+        S::write_early(self, random);
+        let model = self.clients.model.lock().unwrap();
+        for _ in 0..FLASH_LOSSES {
+            let backend = self.backend_after_crash(random);
+            let page = |block| decode(&backend.page(block)).try_into().unwrap();
+            let contents: Vec<Content> = (0..self.setup.volume_blocks()).map(page).collect();
+            model.history.check(&contents).map_err(|error| format!("without the flash: {error}"))?;
+        }
+        Ok(FLASH_LOSSES)
     }
 
     /// Compares the blocks of the backend, except for lost ones.

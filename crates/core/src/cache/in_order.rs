@@ -1,0 +1,352 @@
+//! Write-back in the order of [epochs](crate::epochs).
+//!
+//! Source: our own. An epoch is an interval of the log. A unit with versions of ended epochs is reset after they are
+//! written back, and nothing of it is copied forward. While the backend lacks an ended epoch, nothing passes the flash:
+//! such changes go to the log, or wait.
+//!
+//! After a crash, epochs are written back again from the last one that the log records as done. That changes nothing on
+//! the backend, unless it has a newer version of one of their blocks. So done epochs are recorded before an epoch is
+//! written back that has blocks in common with them. They are also recorded before the end of the next epoch, which
+//! could have changes past the flash.
+
+use std::collections::HashSet;
+
+use rustc_hash::FxBuildHasher;
+
+use super::config::RESERVE_UNITS;
+use super::destage::{BATCH_BLOCKS, Batch};
+use super::{Kind, LogCache, Mode, Request, WriteBackOrder};
+use crate::epochs::Epochs;
+use crate::format::{BLOCK_BYTES, Kind as RecordKind, Place};
+use crate::step::Step;
+
+/// Zeroes of more blocks wait for the epochs before them, and pass the flash.
+const ZEROES_MAX: u64 = 64;
+/// Units that must be left beside the data of a waiting change, before it is planned; and when a piece of it is.
+const UNITS_LEAST: u32 = 3;
+pub(super) const PLAN_UNITS_LEAST: u32 = 1;
+/// Maximum number of blocks in epochs that are done and not recorded as such.
+const UNSAID_MAX: usize = 4096;
+
+/// The state of ordered write-back.
+#[derive(Debug, Default)]
+pub(super) struct InOrder {
+    epochs: Epochs,
+    /// Versions of the oldest epoch whose write-back has not begun, as (block, slot), in the backend's order backwards.
+    todo: Vec<(u32, u32)>,
+    /// Batches of the oldest epoch in progress.
+    batches: usize,
+    /// True if the oldest epoch is being written back.
+    under_way: bool,
+    /// True if a part of it could not be written back so far.
+    failed: bool,
+    /// True until all epochs that have ended are done.
+    drains: bool,
+    /// True until few enough blocks are dirty.
+    cleans: bool,
+    /// True until the epoch ends that the last run left open. Clients take what they find at a start for durable.
+    starts: bool,
+    /// True if the next epoch waits for a flush of the backend.
+    waits_for_flush: bool,
+    /// The end of the last epoch that the log records as done.
+    said: Place,
+    /// The blocks of later epochs that are done.
+    unsaid: HashSet<u32, FxBuildHasher>,
+}
+
+impl LogCache {
+    /// Begins or ends ordered write-back, as configured. Dirty blocks without a known order are one epoch.
+    pub(super) fn set_order(&mut self) {
+        let found = self.log.take_epochs();
+        match (self.config.order, &self.in_order) {
+            (WriteBackOrder::None, _) => {
+                self.in_order = None;
+                self.log.keep_before(None);
+            }
+            (WriteBackOrder::Barriers, Some(_)) => {}
+            (WriteBackOrder::Barriers, None) => {
+                let mut epochs = found.unwrap_or_default();
+                // Some changes may have passed the flash.
+                epochs.changed(self.now_us);
+                self.log.keep_before(Some(epochs.last()));
+                let said = epochs.done();
+                let starts = self.log.end() > Place::default();
+                self.in_order = Some(InOrder { epochs, said, starts, ..InOrder::default() });
+            }
+        }
+    }
+
+    /// Ends the epoch that the last run left open, before anything else is planned.
+    pub(super) fn end_last_run(&mut self, steps: &mut Vec<Step>) {
+        if self.in_order.as_mut().is_some_and(|order| std::mem::take(&mut order.starts)) {
+            self.end_epoch(steps);
+        }
+    }
+
+    /// Returns the epochs that the backend lacks, if data is written back in order.
+    pub fn epochs(&self) -> Option<&Epochs> {
+        self.in_order.as_ref().map(|order| &order.epochs)
+    }
+
+    /// True if changes may pass the flash: the backend has all epochs that have ended.
+    pub(super) fn may_pass(&self) -> bool {
+        !self.has_flash || self.in_order.as_ref().is_none_or(|order| order.epochs.all_done())
+    }
+
+    /// True if the unit of `sequence` may have versions of an epoch that has ended and that the backend lacks.
+    pub(super) fn is_in_ended_epoch(&self, sequence: u64) -> bool {
+        !self.may_pass() && self.in_order.as_ref().is_some_and(|order| sequence <= order.epochs.last().sequence)
+    }
+
+    /// Notes a change in the open epoch.
+    #[inline]
+    pub(super) fn note_change(&mut self) {
+        let now_us = self.now_us;
+        if let Some(order) = &mut self.in_order {
+            order.epochs.changed(now_us);
+        }
+    }
+
+    /// True if the flush of the backend has ended that the next epoch waits for.
+    pub(super) fn waited_for_flush(&self) -> bool {
+        let is_flushed = |order: &InOrder| order.epochs.oldest().is_some_and(|it| it.flushes <= self.unflushed.ended());
+        self.destaging_blocks == 0 && self.in_order.as_ref().is_some_and(|it| it.waits_for_flush && is_flushed(it))
+    }
+
+    /// Adds a record that the open epoch ends, if it has changes. Returns true if so; the segment is then to be handed
+    /// out.
+    pub(super) fn mark_epoch_end(&mut self, steps: &mut Vec<Step>) -> bool {
+        let has_changes = self.in_order.as_ref().is_some_and(|order| order.epochs.changed_us().is_some());
+        if !has_changes || !self.has_flash || self.flash_failed {
+            return false;
+        }
+        self.say_done(steps);
+        self.reclaim(steps);
+        let (seconds, milliseconds) = (self.unix_us() / 1_000_000, self.unix_us() / 1_000 % 1_000);
+        let seconds = u32::try_from(seconds).unwrap_or(0);
+        self.log_mark(RecordKind::EpochEnd, seconds, milliseconds as u32, steps);
+        true
+    }
+
+    /// Returns the time in microseconds since 1970, or 0.
+    fn unix_us(&self) -> u64 {
+        if self.config.unix_us == 0 { 0 } else { self.config.unix_us.saturating_add(self.now_us) }
+    }
+
+    /// Ends the open epoch at the end of the log. A flush of its changes past the flash follows.
+    pub(super) fn epoch_ended(&mut self) {
+        let (end, unix_us, flushes) = (self.log.end(), self.unix_us(), self.unflushed.with_next());
+        let order = self.in_order.as_mut().expect("epochs end if data is written back in order");
+        order.epochs.end(end, unix_us, flushes);
+        self.log.keep_before(Some(end));
+    }
+
+    /// Ends the open epoch without a client's flush. Returns false if it has no changes.
+    fn end_epoch(&mut self, steps: &mut Vec<Step>) -> bool {
+        if self.flash_failed && self.in_order.as_ref().is_some_and(|order| order.epochs.changed_us().is_some()) {
+            self.epoch_ended();
+            return true;
+        }
+        let ends = self.mark_epoch_end(steps);
+        if ends {
+            self.log_seal(steps);
+            self.epoch_ended();
+            self.log.flush(steps);
+            self.flush_backend(steps);
+        }
+        ends
+    }
+
+    /// Adds a record of the epochs that are done, if it is missing.
+    fn say_done(&mut self, steps: &mut Vec<Step>) {
+        let Some(order) = &mut self.in_order else { return };
+        let done = order.epochs.done();
+        if done == order.said || done.sequence < *self.log.sequences().start() {
+            return;
+        }
+        order.said = done;
+        order.unsaid.clear();
+        self.reclaim(steps);
+        let geometry = self.log.geometry();
+        let slot = geometry.slot(geometry.unit_of(done.sequence), done.page);
+        self.log_mark(RecordKind::EpochsDone, 0, slot, steps);
+    }
+
+    /// Writes back all epochs that have ended.
+    pub(super) fn drain_in_order(&mut self, steps: &mut Vec<Step>) {
+        if let Some(order) = &mut self.in_order {
+            order.drains = true;
+        }
+        self.end_epoch(steps);
+        self.destage_after_us = 0;
+        self.go_on_in_order(steps);
+    }
+
+    /// Plans due write-backs, as far as few enough blocks are in progress.
+    pub(super) fn go_on_in_order(&mut self, steps: &mut Vec<Step>) {
+        if self.now_us < self.destage_after_us || self.batches.values().any(|batch| batch.sequence.is_some()) {
+            return;
+        }
+        while self.may_destage() && self.has_versions_to_write(steps) {
+            let order = self.in_order.as_mut().expect("data is written back in order");
+            let rest = order.todo.len().saturating_sub(BATCH_BLOCKS);
+            let mut blocks = order.todo.split_off(rest);
+            blocks.reverse();
+            order.batches += 1;
+            self.write_back(Batch { sequence: None, last_slot: None, blocks, failed: Vec::new() }, steps);
+        }
+    }
+
+    /// Begins the write-back of the oldest epoch if that is due. Returns true if blocks of it are to be written.
+    fn has_versions_to_write(&mut self, steps: &mut Vec<Step>) -> bool {
+        loop {
+            let Some(order) = &mut self.in_order else { return false };
+            order.waits_for_flush = false;
+            if order.under_way {
+                return !order.todo.is_empty();
+            }
+            if !self.is_write_back_due() {
+                return false;
+            }
+            let order = self.in_order.as_mut().expect("data is written back in order");
+            let Some(&oldest) = order.epochs.oldest() else {
+                if self.flash_failed || !self.end_epoch(steps) {
+                    return false;
+                }
+                continue;
+            };
+            if oldest.flushes > self.unflushed.ended() {
+                order.waits_for_flush = true;
+                self.flush_backend(steps);
+                return false;
+            }
+            let mut todo = self.log.versions(order.epochs.done(), oldest.end);
+            if self.flash_failed {
+                todo.retain(|&(_, slot)| self.log.is_durable(slot));
+            }
+            todo.sort_unstable_by(|one, other| other.cmp(one));
+            (order.under_way, order.failed) = (true, false);
+            let has_common = todo.iter().any(|(block, _)| order.unsaid.contains(block));
+            let has_many = order.unsaid.len() > UNSAID_MAX;
+            order.todo = todo;
+            if !self.flash_failed {
+                if has_common || has_many {
+                    self.say_done(steps);
+                    self.log_seal(steps);
+                }
+                self.log.flush(steps);
+            }
+            self.end_if_written_back();
+        }
+    }
+
+    /// Ends the oldest epoch, if all of it was written back.
+    fn end_if_written_back(&mut self) {
+        let Some(order) = &mut self.in_order else { return };
+        if !order.under_way || !order.todo.is_empty() || order.batches > 0 {
+            return;
+        }
+        order.under_way = false;
+        if !order.failed {
+            order.epochs.finish_oldest();
+        }
+        order.drains &= !order.epochs.all_done();
+    }
+
+    /// Ends a batch of the oldest epoch after these blocks were written back and flushed: all if it `is_whole`.
+    pub(super) fn epoch_written_back(&mut self, written: Vec<(u32, u32)>, is_whole: bool) {
+        for &(block, slot) in &written {
+            // Its unit cannot have been reset.
+            self.note_replaced(self.log.sequence_before(slot, *self.log.sequences().end()), &[(block, slot)]);
+            if self.log.find(block) == Some(slot) {
+                self.log.set_dirty(slot, false);
+            } else {
+                self.log.drop_kept(slot);
+            }
+        }
+        if let Some(order) = &mut self.in_order {
+            order.unsaid.extend(written.iter().map(|(block, _)| *block));
+            order.batches -= 1;
+            order.failed |= !is_whole;
+        }
+        self.end_if_written_back();
+    }
+
+    /// True if the oldest epoch is to be written back now. Without one that has ended, the open one is.
+    fn is_write_back_due(&mut self) -> bool {
+        let (high, low) = self.dirty_bounds();
+        let versions = self.log.dirty_blocks() + self.log.kept_blocks();
+        let ahead = self.units_to_keep_clean();
+        let lacks_units = self.log.free_and_done_units(RESERVE_UNITS + ahead) < RESERVE_UNITS + ahead;
+        let rests = self.now_us < self.head_cleaned_us.saturating_add(self.head_rests_us());
+        let is_old = self.old_us().is_some_and(|old_us| old_us <= self.now_us);
+        let Some(order) = &mut self.in_order else { return false };
+        order.cleans = versions > high || order.cleans && versions > low;
+        let has_ended = !order.epochs.all_done();
+        if self.flash_failed {
+            return order.drains;
+        }
+        if has_ended {
+            return order.drains || order.cleans || lacks_units || is_old;
+        }
+        let is_due = versions > 0 && (order.cleans && (high > 0 || !rests) || lacks_units || is_old);
+        if is_due {
+            self.head_cleaned_us = self.now_us;
+        }
+        is_due
+    }
+
+    /// Returns the time when the oldest epoch is old enough to be written back. That leaves a fifth of the maximum age
+    /// of dirty blocks to do it.
+    fn old_us(&self) -> Option<u64> {
+        let oldest_us = self.in_order.as_ref()?.epochs.oldest_us()?;
+        Some(oldest_us.saturating_add(self.config.dirty_age_us / 5 * 4))
+    }
+
+    /// Returns the time when write-back has work, without other events.
+    pub(super) fn ordered_us(&self) -> Option<u64> {
+        let order = self.in_order.as_ref()?;
+        if self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done() {
+            return None;
+        }
+        let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());
+        let due_us = if order.drains || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };
+        Some(due_us.max(self.destage_after_us))
+    }
+
+    /// True if a change has to wait until more of the ended epochs is written back. The log has no room for it beside
+    /// `units` free units, or the change is not for the log.
+    pub(super) fn lacks_room(&self, request: &Request, units: u32) -> bool {
+        if self.may_pass() || self.flash_failed {
+            return false;
+        }
+        let is_leaving = self.has_flash && !self.admitting && !self.may_dirty_while_leaving();
+        let passes = self.config.mode != Mode::WriteBack || is_leaving;
+        let blocks = match request.kind {
+            Kind::Read | Kind::Prefetch | Kind::Flush => return false,
+            Kind::Write if passes => return true,
+            Kind::Write => request.blocks().len() as u64,
+            Kind::Trim | Kind::WriteZeroes { .. } => {
+                let blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
+                if passes || blocks > ZEROES_MAX {
+                    return true;
+                }
+                blocks + 2
+            }
+        };
+        let blocks = blocks + self.write_buffer.len() as u64;
+        let pages = blocks + blocks.div_ceil(self.config.segment_blocks.into()) + 2;
+        let unit_pages = u64::from(self.log.geometry().segments_end()) - 2;
+        let needed = u32::try_from(pages.div_ceil(unit_pages)).unwrap_or(u32::MAX).saturating_add(units);
+        self.log.free_and_done_units(needed) < needed
+    }
+
+    /// See [`Cache::waits`](super::Cache::waits). If the backend takes nothing, the change fails instead.
+    pub(super) fn waits_for_order(&mut self, request: &Request) -> bool {
+        let waits = !self.backend_refuses && self.lacks_room(request, UNITS_LEAST);
+        if let (true, Some(order)) = (waits, &mut self.in_order) {
+            order.drains = true;
+        }
+        waits
+    }
+}

@@ -1,0 +1,156 @@
+//! Epochs: an order of write-back that keeps the backend a state of the volume at every moment.
+//!
+//! Source: our own. RBD's persistent write log and LSVD (Hajkazemi et al., EuroSys 2022) give the same promise.
+//!
+//! After a power failure, a disk with a volatile cache has everything up to some flush. Of the writes between that
+//! flush and the next, it has any. A backend has such a state at every moment if data is written back by these rules:
+//!
+//! - A flush ends an epoch, and so does a write that is durable before its answer. A change belongs to the epoch in
+//!   which it was planned.
+//! - A restart ends an epoch, because clients take for durable what they find then.
+//! - A block is written back in the version that it had at the end of the epoch. A later epoch does not replace it.
+//! - Nothing of an epoch reaches the backend before everything of the epochs before it is durable there.
+//!
+//! An epoch may end earlier: that only adds order. Two epochs are never joined.
+//!
+//! This is the list of the epochs that the backend lacks. Epochs are intervals of places in a log, from the end of one
+//! to the end of the next. So they need no lists of blocks.
+
+use std::collections::VecDeque;
+
+use crate::format::Place;
+
+/// An epoch that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// The place in the log where it ends.
+    pub end: Place,
+    /// The time of its first change.
+    pub begun_us: u64,
+    /// The time when it ended, in microseconds since 1970; 0 if that is unknown.
+    pub ended_unix_us: u64,
+    /// The number of flushes of the backend that make its changes past the log durable.
+    pub flushes: u64,
+}
+
+/// The epochs that the backend lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Epochs {
+    /// Those that have ended, oldest first.
+    ended: VecDeque<Epoch>,
+    /// The time of the first change since the end of the last one.
+    changed_us: Option<u64>,
+    /// The end of the last epoch that the backend has.
+    done: Place,
+    /// The time of that end.
+    done_unix_us: Option<u64>,
+    /// The end of the last epoch.
+    last: Place,
+}
+
+impl Epochs {
+    /// Returns the epochs that a recovery found: those that have ended, and the place up to which the backend has all.
+    pub fn found(done: Place, ended: impl IntoIterator<Item = Epoch>) -> Epochs {
+        let ended: VecDeque<Epoch> = ended.into_iter().filter(|epoch| epoch.end > done).collect();
+        let last = ended.back().map_or(done, |epoch| epoch.end);
+        Epochs { ended, done, last, ..Epochs::default() }
+    }
+
+    /// Notes a change in the open epoch.
+    #[inline]
+    pub fn changed(&mut self, now_us: u64) {
+        self.changed_us.get_or_insert(now_us);
+    }
+
+    /// Returns the time of the first change in the open epoch; `None` if there is none.
+    pub fn changed_us(&self) -> Option<u64> {
+        self.changed_us
+    }
+
+    /// Ends the open epoch, which has changes, at a place in the log.
+    pub fn end(&mut self, end: Place, ended_unix_us: u64, flushes: u64) {
+        let begun_us = self.changed_us.take().expect("an epoch without changes does not end");
+        assert!(end >= self.last, "a log grows");
+        self.last = end;
+        self.ended.push_back(Epoch { end, begun_us, ended_unix_us, flushes });
+    }
+
+    /// Returns the end of the last epoch that has ended.
+    pub fn last(&self) -> Place {
+        self.last
+    }
+
+    /// Returns the oldest epoch that the backend lacks, if it has ended.
+    pub fn oldest(&self) -> Option<&Epoch> {
+        self.ended.front()
+    }
+
+    /// Notes that the backend durably has the oldest epoch.
+    pub fn finish_oldest(&mut self) {
+        let Epoch { end, ended_unix_us, .. } = self.ended.pop_front().expect("an epoch was written back");
+        (self.done, self.done_unix_us) = (end, (ended_unix_us > 0).then_some(ended_unix_us));
+    }
+
+    /// True if the backend has all epochs that have ended. Then changes of the open one may reach it.
+    #[inline]
+    pub fn all_done(&self) -> bool {
+        self.ended.is_empty()
+    }
+
+    /// Returns the place in the log up to which the backend has everything.
+    pub fn done(&self) -> Place {
+        self.done
+    }
+
+    /// Returns the end of the last epoch that the backend has, in microseconds since 1970; `None` before the first.
+    pub fn done_unix_us(&self) -> Option<u64> {
+        self.done_unix_us
+    }
+
+    /// Returns the number of epochs that have ended and that the backend lacks.
+    pub fn unfinished(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Returns the time of the oldest change that the backend may lack.
+    pub fn oldest_us(&self) -> Option<u64> {
+        self.ended.front().map(|epoch| epoch.begun_us).or(self.changed_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(page: u32) -> Place {
+        Place { sequence: 1, page }
+    }
+
+    #[test]
+    fn epochs_end_and_are_written_back_in_turn() {
+        let mut epochs = Epochs::default();
+        assert!(epochs.all_done() && epochs.oldest_us().is_none());
+        for (page, now_us) in [(3, 10), (7, 20)] {
+            epochs.changed(now_us);
+            epochs.changed(now_us + 5);
+            epochs.end(place(page), now_us + 6, 0);
+        }
+        assert_eq!((epochs.last(), epochs.oldest_us(), epochs.unfinished()), (place(7), Some(10), 2));
+        assert_eq!(epochs.oldest().map(|epoch| epoch.end), Some(place(3)));
+        epochs.finish_oldest();
+        assert_eq!((epochs.done(), epochs.done_unix_us(), epochs.all_done()), (place(3), Some(16), false));
+        epochs.finish_oldest();
+        assert!(epochs.all_done() && epochs.oldest_us().is_none());
+        assert_eq!((epochs.done(), epochs.last()), (place(7), place(7)));
+    }
+
+    #[test]
+    fn a_recovery_leaves_out_what_the_backend_has() {
+        let epoch = |page| Epoch { end: place(page), begun_us: 0, ended_unix_us: 0, flushes: 0 };
+        let mut epochs = Epochs::found(place(4), [2, 4, 6].map(epoch));
+        assert_eq!((epochs.unfinished(), epochs.done(), epochs.last()), (1, place(4), place(6)));
+        epochs.finish_oldest();
+        assert_eq!(epochs.done_unix_us(), None, "the time of its end is unknown");
+        assert_eq!(Epochs::found(place(4), []).last(), place(4));
+    }
+}

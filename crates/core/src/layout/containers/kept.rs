@@ -1,0 +1,153 @@
+//! Older versions of blocks that are kept for the [epoch](crate::epochs) that they belong to.
+
+use super::{Log, bit, set_bit};
+use crate::epochs::Epochs;
+use crate::format::Place;
+
+/// The kept versions.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The end of the last epoch: dirty copies before it are kept when they are replaced. `None` without epochs.
+    before: Option<Place>,
+    /// A bit for each slot; empty before the first.
+    bits: Vec<u64>,
+    blocks: u64,
+    /// True if a replaced copy became current again, wherever in the log it is.
+    restored: bool,
+    /// The epochs that a recovery found.
+    found: Option<Epochs>,
+}
+
+impl Log {
+    /// Keeps dirty copies before this place when they are replaced. With `None`, nothing is kept any more.
+    pub fn keep_before(&mut self, place: Option<Place>) {
+        self.kept.before = place;
+        if place.is_none() && self.kept.blocks > 0 {
+            (self.kept.bits, self.kept.blocks) = (Vec::new(), 0);
+            self.units.iter_mut().for_each(|unit| unit.kept = 0);
+        }
+    }
+
+    /// Keeps a dirty copy that is about to be replaced, if its epoch has ended.
+    pub(super) fn keep_replaced(&mut self, slot: u32) {
+        if let Some(place) = self.kept.before
+            && self.is_dirty(slot)
+            && self.is_before(slot, place)
+        {
+            self.keep_version(slot);
+        }
+    }
+
+    fn keep_version(&mut self, slot: u32) {
+        if self.kept.bits.is_empty() {
+            self.kept.bits = vec![0; self.dirty.len()];
+        }
+        assert!(!self.is_kept(slot), "a version is replaced once");
+        set_bit(&mut self.kept.bits, slot, true);
+        self.units[(slot / self.geometry.unit_pages) as usize].kept += 1;
+        self.kept.blocks += 1;
+    }
+
+    /// True if `slot` holds a version that is kept for its epoch.
+    pub fn is_kept(&self, slot: u32) -> bool {
+        !self.kept.bits.is_empty() && bit(&self.kept.bits, slot)
+    }
+
+    /// Ends the keeping of a version, if it is kept. Returns true if it was.
+    pub fn drop_kept(&mut self, slot: u32) -> bool {
+        let was = self.is_kept(slot);
+        if was {
+            set_bit(&mut self.kept.bits, slot, false);
+            self.units[(slot / self.geometry.unit_pages) as usize].kept -= 1;
+            self.kept.blocks -= 1;
+        }
+        was
+    }
+
+    /// Ends the keeping of all versions from a place on.
+    pub fn drop_kept_from(&mut self, place: Place) {
+        if self.kept.blocks > 0 {
+            let behind = (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot) && !self.is_before(slot, place));
+            behind.collect::<Vec<_>>().into_iter().for_each(|slot| {
+                self.drop_kept(slot);
+            });
+        }
+    }
+
+    /// Returns the number of kept versions.
+    pub fn kept_blocks(&self) -> u64 {
+        self.kept.blocks
+    }
+
+    /// Notes that a replaced copy is current again.
+    pub(super) fn note_restored(&mut self, slot: u32) {
+        self.drop_kept(slot);
+        self.kept.restored = true;
+    }
+
+    /// True if the unit of `sequence` has data that the backend lacks: dirty copies, or kept versions.
+    pub fn is_needed(&self, sequence: u64) -> bool {
+        let unit = &self.units[self.geometry.unit_of(sequence) as usize];
+        unit.dirty > 0 || unit.kept > 0
+    }
+
+    /// Returns the number of free units, and of the oldest ones without data that the backend lacks; counted up to
+    /// `most`.
+    pub fn free_and_done_units(&self, most: u32) -> u32 {
+        let done = (self.tail..self.head).take(most as usize).take_while(|&sequence| !self.is_needed(sequence));
+        self.free_units() + done.count() as u32
+    }
+
+    /// Returns the versions that the backend lacks, dirty or kept, from a place up to another, as (block, slot). If a
+    /// copy was restored since the last call, it may be before the first place.
+    pub fn versions(&mut self, from: Place, end: Place) -> Vec<(u32, u32)> {
+        let from = if std::mem::take(&mut self.kept.restored) { Place::default() } else { from };
+        let mut versions = Vec::new();
+        for sequence in from.sequence.max(self.tail)..=end.sequence.min(self.head) {
+            if sequence == 0 || !self.is_needed(sequence) {
+                continue;
+            }
+            let first = self.geometry.slot(self.geometry.unit_of(sequence), 0);
+            let skip = if sequence == from.sequence { from.page } else { 0 };
+            let pages = if sequence == end.sequence { end.page } else { self.geometry.segments_end() };
+            for slot in first + skip..first + pages {
+                if (self.is_dirty(slot) || self.is_kept(slot))
+                    && let Some(block) = self.contents.block_at(slot)
+                {
+                    versions.push((block, slot));
+                }
+            }
+        }
+        versions
+    }
+
+    /// Adds a recovered version of `block`, older than its newest copy, that is kept for its epoch.
+    pub fn restore_kept(&mut self, block: u32, slot: u32) {
+        self.contents.note_superseded(block, slot);
+        self.keep_version(slot);
+    }
+
+    /// Sets the epochs that a recovery found.
+    pub fn set_epochs(&mut self, found: Epochs) {
+        self.kept.before = Some(found.last());
+        self.kept.found = Some(found);
+    }
+
+    /// Takes the epochs that a recovery found, if it looked for them.
+    pub fn take_epochs(&mut self) -> Option<Epochs> {
+        self.kept.found.take()
+    }
+
+    /// Asserts what holds of kept versions. Slow; for tests.
+    pub(super) fn check_kept(&self) {
+        let mut kept = vec![0; self.units.len()];
+        for slot in (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot)) {
+            assert!(!self.is_dirty(slot) && self.contents.block_at(slot).is_some(), "slot {slot} is kept");
+            assert_eq!(self.contents.current(slot), None, "slot {slot} is kept and current");
+            assert!(self.sequence_at(slot) >= self.tail, "slot {slot} is kept and was reset");
+            kept[(slot / self.geometry.unit_pages) as usize] += 1;
+        }
+        assert_eq!(kept, self.units.iter().map(|unit| unit.kept).collect::<Vec<_>>());
+        assert_eq!(u64::from(kept.iter().sum::<u32>()), self.kept.blocks);
+    }
+}
