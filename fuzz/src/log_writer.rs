@@ -200,7 +200,8 @@ impl LogWriter {
         let (mut unsure, mut forgotten) = (BTreeSet::new(), BTreeSet::new());
         for Record { kind, block, slot, .. } in self.records() {
             match kind {
-                Kind::Void => {}
+                // This writer has no epochs.
+                Kind::Void | Kind::EpochEnd | Kind::EpochsDone => {}
                 Kind::Clean | Kind::Dirty => drop(copies.insert(*block, (*slot, *kind == Kind::Dirty))),
                 Kind::Forget | Kind::Lost => drop(copies.remove(block)),
                 Kind::UnitDestaged => {

@@ -196,7 +196,7 @@ impl Table {
 fn row(point: &CurvePoint) -> ResultRow {
     ResultRow {
         trace: point.trace.clone(),
-        policy: point.policy.clone(),
+        policy: point.policy[..].into(),
         size: point.size.clone(),
         capacity_blocks: point.capacity_blocks,
         block_size_bytes: point.capacity_bytes / point.capacity_blocks.max(1),

@@ -511,7 +511,7 @@ fn pareto_marks_the_frontier_below_the_best_possible() {
         "{err}"
     );
     let err = fail(folder.path(), &[&arguments[..], &["--policy", "m+"]].concat(), 2);
-    assert!(err.contains("expected a policy that can run"), "{err}");
+    assert!(err.contains("expected an online policy"), "{err}");
     for layout in ["wlfc", "b-like"] {
         let err = fail(folder.path(), &["pareto", "traces/netsfs.csv.zst", "--layout", layout], 2);
         let expected = format!("flashwise: --layout: found {layout}, expected in-place or containers for pareto");

@@ -110,7 +110,7 @@ mod tests {
         let both = [assigned("iqn.a:1", true), assigned("tls:db", false), assigned("tls:web", true)];
         for (assigned, over_iscsi, over_nbd) in [
             (None, "all initiators that may log in", "all clients"),
-            (Some(&[][..]), "nobody", "all clients"),
+            (Some(&[][..]), "no initiator", "all clients"),
             (Some(&both[..1]), "only iqn.a:1 (read-only)", "all clients"),
             (Some(&both[1..2]), "no initiator", "only tls:db"),
             (Some(&both[..]), "only iqn.a:1 (read-only)", "only tls:db and tls:web (read-only)"),

@@ -191,7 +191,7 @@ fn a_page_of_flash_takes_the_memory_that_the_documentation_says() {
     alone(|| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
         let text = std::fs::read_to_string(path).unwrap();
-        let table = text.split_once("| policy | bytes for a page").unwrap().1.split_once("\n\n").unwrap().0;
+        let table = text.split_once("| policy | bytes per page").unwrap().1.split_once("\n\n").unwrap().0;
         let mut documented = Vec::new();
         for row in table.lines().skip(2) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();

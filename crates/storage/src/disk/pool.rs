@@ -18,8 +18,8 @@ const WRITES_MAX: usize = 16;
 /// The most bytes of these writes, if there is more than one.
 const WRITES_BYTES_MAX: u64 = 256 << 10;
 
-/// Performs each transfer on a thread of its disk, so transfers of one disk never wait for those of another. One thread
-/// writes to the page cache at a time, because file systems lock the file.
+/// Performs each transfer on a thread of its disk, so transfers of one disk never wait for those of another. Only one
+/// thread writes to the page cache, because file systems lock the file.
 pub struct Pool {
     lanes: Vec<Arc<Lane>>,
     refusal: Option<String>,
@@ -200,7 +200,7 @@ mod tests {
     use super::super::memory::MemoryDisk;
     use super::*;
 
-    /// Returns the tags that threads take at a time, until none may begin. The threads do not end.
+    /// Returns the groups of tags that threads take, until none may begin. The threads do not end.
     fn taken(disk: Arc<dyn Disk>, transfers: &[(Operation, u64)]) -> Vec<Vec<u64>> {
         let completions = Arc::new(Completions::new(Box::new(|_| ())));
         let lane = Lane { disk, completions, queue: Mutex::default(), ready: Condvar::new() };

@@ -227,7 +227,7 @@ impl Replay {
         for InFlight { transfer, .. } in &self.in_flight {
             let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
             if changes && random.chance(2) {
-                disks[transfer.disk].perform(&transfer).unwrap();
+                disks[transfer.disk].perform(transfer).unwrap();
             }
         }
         let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
