@@ -234,7 +234,7 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
             (false, Ok(0)) => {
                 let status = volume.status();
                 assert_eq!((status.state, status.lost_blocks), (VolumeState::Detached, Vec::new()));
-                assert!(status.state_reason.is_some_and(|reason| reason.contains("they wait in memory")));
+                assert!(status.state_reason.is_some_and(|reason| reason.contains("wait in memory")));
                 volume.flush().expect_err("blocks wait in memory, as the backend is full");
             }
             (_, result) => panic!("{durable} blocks: {result:?}"),

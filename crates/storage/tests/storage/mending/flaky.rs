@@ -288,7 +288,7 @@ fn no_flush_is_answered_while_something_waits_in_memory() {
         (0..800).for_each(|at| drop(write(at, 1).unwrap()));
         flush(&volume).unwrap();
         backend.fails.store(true, Ordering::SeqCst);
-        let waits = || volume.status().state_reason.is_some_and(|reason| reason.contains("they wait in memory"));
+        let waits = || volume.status().state_reason.is_some_and(|reason| reason.contains("wait in memory"));
         // All at once, so that none of it waits until the backend is known to refuse.
         let mut newest = vec![1; 800];
         wait_until("something waits in memory", || {
