@@ -106,8 +106,8 @@ fn the_documents_run() {
 }
 
 #[test]
-fn the_notebook_runs() {
-    run("notebook.py", &[&project().join("docs/notebook.ipynb"), &project().join("traces")]);
+fn the_notebooks_run() {
+    run("notebook.py", &[&project().join("examples/notebooks"), &project().join("traces")]);
 }
 
 /// Every public name has types and docs, and the stubs have no other names.
