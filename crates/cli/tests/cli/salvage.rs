@@ -95,7 +95,8 @@ fn a_damaged_record_of_the_backend_is_no_dead_end() {
         damage_record(&setting);
         let (_, err) = setting.fails(&["serve", "flashwise.toml"], 2);
         assert!(
-            err.contains("the backend's record of its cache is permanently damaged") && err.contains("Run 'flashwise detach'"),
+            err.contains("the backend's record of its cache is permanently damaged")
+                && err.contains("Run 'flashwise detach'"),
             "{err}"
         );
         let (out, _) = setting.fails(&[&["check"], &pair[..]].concat(), 1);
