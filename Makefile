@@ -58,7 +58,7 @@ uninstall: ## Remove what was installed, except /etc/flashwise
 # The pages of docs/SUMMARY.md, in target/book. Links to files outside of docs become text there.
 MDBOOK ?= target/tools/bin/mdbook
 book: ## Build the documentation as a site in target/book
-	test -x $(MDBOOK) || cargo install mdbook --version 0.5.4 --locked --quiet --no-default-features --features search --root target/tools
+	test -x $(MDBOOK) || cargo install mdbook --version 0.5.4 --locked --quiet --debug --no-default-features --features search --root target/tools
 	$(MDBOOK) build docs
 	sed -i -E 's,<a href="\.\./[^"]*">(([^<]|<code>[^<]*</code>)*)</a>,\1,g' target/book/*.html
 	sed -i -E 's,<a href="\.\./\.\./[^"]*">(([^<]|<code>[^<]*</code>)*)</a>,\1,g' target/book/*/*.html
@@ -196,7 +196,7 @@ sampling-table: ## Errors of estimates from samples, over FLASHWISE_TRACES
 
 # What is handed out, in target/artefacts: static tarballs, .deb, .rpm, OCI image. DIST_ARCHITECTURES says for which: x86_64 aarch64.
 DIST_ARCHITECTURES ?= x86_64 aarch64
-dist: ## Build tarballs, .deb, .rpm, OCI image and wheel for DIST_ARCHITECTURES
+dist: book ## Build tarballs, .deb, .rpm, OCI image and wheel for DIST_ARCHITECTURES
 	packaging/dist $(DIST_ARCHITECTURES)
 
 # Installs each of them in a clean root, runs it, and removes it; as root.
