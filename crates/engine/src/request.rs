@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use flashwise_core::cache::Kind;
 use flashwise_core::filter::Caching;
 use flashwise_core::recording;
 
@@ -37,6 +38,20 @@ impl Operation {
             Operation::Trim => recording::Operation::Trim,
             Operation::WriteZeroes { .. } => recording::Operation::WriteZeroes,
             Operation::Cache => recording::Operation::Cache,
+        }
+    }
+}
+
+/// The operation of a request that a cache has planned or recorded. Zeroes may be slow.
+impl From<Kind> for Operation {
+    fn from(kind: Kind) -> Operation {
+        match kind {
+            Kind::Read => Operation::Read,
+            Kind::Write => Operation::Write,
+            Kind::Flush => Operation::Flush,
+            Kind::Trim => Operation::Trim,
+            Kind::WriteZeroes { may_punch_holes } => Operation::WriteZeroes { may_punch_holes, only_if_fast: false },
+            Kind::Prefetch => Operation::Cache,
         }
     }
 }

@@ -295,14 +295,7 @@ impl<C: Cache<Step = Step>> InTime<C> {
 
     fn plan(&mut self, number: u64, request: &CacheRequest) {
         let &CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, caching, .. } = request;
-        let operation = match kind {
-            Kind::Read => Operation::Read,
-            Kind::Write => Operation::Write,
-            Kind::Flush => Operation::Flush,
-            Kind::Trim => Operation::Trim,
-            Kind::WriteZeroes { may_punch_holes } => Operation::WriteZeroes { may_punch_holes, only_if_fast: false },
-            Kind::Prefetch => Operation::Cache,
-        };
+        let operation = Operation::from(kind);
         let data = if kind == Kind::Write { vec![0; length as usize] } else { Vec::new() };
         let request = Request { operation, offset, length, force_unit_access: durable, data, caching };
         let answered = self.answered.clone();

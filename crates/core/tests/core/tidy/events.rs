@@ -5,41 +5,47 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An event: its levels, and its fields.
 pub type Event = (BTreeSet<String>, BTreeSet<String>);
 
-/// Returns the arguments of a macro's call, up to its closing bracket.
-fn arguments(after: &str) -> &str {
-    let (mut depth, mut is_text, mut is_escaped) = (1, false, false);
-    let end = after.find(|letter| {
+/// The place of a letter in source: how many brackets are open, and whether it is in a text.
+#[derive(Default)]
+struct Nesting {
+    depth: i32,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Nesting {
+    fn pass(&mut self, letter: char) {
         match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' if is_text => is_escaped = true,
-            '"' => is_text ^= true,
-            '(' | '[' | '{' if !is_text => depth += 1,
-            ')' | ']' | '}' if !is_text => depth -= 1,
+            _ if self.is_escaped => self.is_escaped = false,
+            '\\' if self.is_text => self.is_escaped = true,
+            '"' => self.is_text ^= true,
+            '(' | '[' | '{' if !self.is_text => self.depth += 1,
+            ')' | ']' | '}' if !self.is_text => self.depth -= 1,
             _ => {}
         }
-        depth == 0
+    }
+}
+
+/// Returns the arguments of a macro's call, up to its closing bracket.
+fn arguments(after: &str) -> &str {
+    let mut nesting = Nesting::default();
+    let end = after.find(|letter| {
+        nesting.pass(letter);
+        nesting.depth < 0
     });
     &after[..end.unwrap_or(after.len())]
 }
 
 /// Returns the arguments of a call, without texts that have no name.
 fn split(arguments: &str) -> Vec<String> {
-    let (mut depth, mut is_text, mut is_escaped) = (0, false, false);
+    let mut nesting = Nesting::default();
     let mut parts = vec![String::new()];
     for letter in arguments.chars() {
+        nesting.pass(letter);
         match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' if is_text => is_escaped = true,
-            '"' => is_text ^= true,
-            '(' | '[' | '{' if !is_text => depth += 1,
-            ')' | ']' | '}' if !is_text => depth -= 1,
-            ',' if !is_text && depth == 0 => {
-                parts.push(String::new());
-                continue;
-            }
-            _ => {}
+            ',' if !nesting.is_text && nesting.depth == 0 => parts.push(String::new()),
+            _ => parts.last_mut().expect("there is a part").push(letter),
         }
-        parts.last_mut().expect("there is a part").push(letter);
     }
     parts.iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }

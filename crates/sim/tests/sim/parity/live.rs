@@ -139,14 +139,7 @@ impl Live {
     fn submit(&mut self, request: &CacheRequest) {
         self.events.push(Event::Request(*request));
         let CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, time_us, caching } = *request;
-        let operation = match kind {
-            Kind::Read => Operation::Read,
-            Kind::Write => Operation::Write,
-            Kind::Flush => Operation::Flush,
-            Kind::Trim => Operation::Trim,
-            Kind::WriteZeroes { may_punch_holes } => Operation::WriteZeroes { may_punch_holes, only_if_fast: false },
-            Kind::Prefetch => Operation::Cache,
-        };
+        let operation = Operation::from(kind);
         let mut data = Vec::new();
         if kind == Kind::Write {
             self.fill = self.fill.wrapping_add(1);
