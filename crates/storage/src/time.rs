@@ -81,6 +81,14 @@ pub(crate) fn unix_seconds() -> f64 {
     world().map_or_else(since, |world| world.now()).as_secs_f64()
 }
 
+/// The time in microseconds since 1970 when [`now_us`] was 0; in a world, 1.
+pub(crate) fn start_unix_us() -> u64 {
+    match IS_VIRTUAL.get() {
+        true => 1,
+        false => ((unix_seconds() * 1e6) as u64).saturating_sub(now_us()),
+    }
+}
+
 /// Sleeps for a time.
 pub fn sleep(time: Duration) {
     match world() {

@@ -84,6 +84,11 @@ impl Settings {
         self.value("write-mode").mode()
     }
 
+    /// Returns the order in which dirty data is written back.
+    pub fn order(&self) -> WriteBackOrder {
+        self.value("write-back-order").order()
+    }
+
     /// Returns the replacement policy.
     pub fn policy(&self) -> Spec {
         self.value("policy").policy()

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{SETTINGS, Setting};
+use flashwise_core::cache::{Mode, WriteBackOrder};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::options::listed;
 use flashwise_core::quantity::ByteSize;
@@ -91,6 +91,10 @@ fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &
     if taken {
         let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
         return Err(origin.refuse(section, "name", problem));
+    }
+    if pool.cache.cache.order() != WriteBackOrder::None {
+        let problem = "found barriers, expected none: a pool changes its map at once, and its data later".to_owned();
+        return Err(origin.refuse(section, "write-back-order", problem));
     }
     check_cache(section, &pool.cache, origin)
 }

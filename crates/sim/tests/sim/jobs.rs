@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 /// Words with values that are allowed, of all stages; the first value of each is the default of some layout.
-const WORDS: [(&str, &[&str]); 39] = [
+const WORDS: [(&str, &[&str]); 40] = [
     ("policy", &["lru", "larc:fill=ghost", "fif", "m+", "c:buffers=2", "h_t:share=50%", "ripq+:sections=2"]),
     ("warmup", &["0", "10%", "33.3%", "17"]),
     ("epoch", &["1000", "1"]),
@@ -39,6 +39,7 @@ const WORDS: [(&str, &[&str]); 39] = [
     ("refresh", &["read", "evict"]),
     ("journal-logs", &["1", "100"]),
     ("write-mode", &["write-back", "write-around"]),
+    ("write-back-order", &["none", "barriers"]),
     ("copy-forward", &["used", "young:30%", "none"]),
     ("write-buffer-half-life", &["16", "0"]),
     ("dirty-high", &["50%", "30%"]),

@@ -14,6 +14,7 @@ use super::BLOCK;
 use crate::attach::stores::default_state_directory;
 use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
+use crate::time;
 
 /// A disk opened by the caller.
 #[derive(Clone)]
@@ -138,7 +139,8 @@ impl fmt::Display for Whose {
 
 /// Returns the configuration of the cache for a volume of `size_bytes` and flash with `geometry`.
 pub(crate) fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Config {
-    config.cache.config(geometry, &devices(config, &geometry, size_bytes))
+    let of_cache = config.cache.config(geometry, &devices(config, &geometry, size_bytes));
+    Config { unix_us: time::start_unix_us(), ..of_cache }
 }
 
 /// Returns the devices around the cache of a volume of `size_bytes`, for adaptive rules.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use flashwise_core::cache::Mode;
+use flashwise_core::cache::{Mode, WriteBackOrder};
 use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
@@ -195,7 +195,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         layout: config.layout,
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
-        in_order: false,
+        in_order: config.cache.order() != WriteBackOrder::None,
         threads: time::threads(SCAN_THREADS),
     }
 }

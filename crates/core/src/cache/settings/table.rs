@@ -2,7 +2,8 @@
 
 use super::setting::{Live, Place, Setting, SettingError};
 use super::value::{
-    Value, clients, copy_forward, count, duration, mode, online_policy, part, refresh, rule, rules, share, size, unless,
+    Value, clients, copy_forward, count, duration, mode, online_policy, order, part, refresh, rule, rules, share, size,
+    unless,
 };
 use crate::format::{BLOCK_BYTES, Geometry, Layout};
 use crate::options::{Kind, Parameter, did_you_mean};
@@ -133,6 +134,20 @@ pub static SETTINGS: &[Setting] = &[
         layouts: BOTH,
         read: mode,
         place: Place::Config(|config, value| config.mode = value.mode()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "write-back-order",
+            kind: Kind::Choice(&["none", "barriers"]),
+            default: "none",
+            meaning: "Order in which dirty blocks are written back. barriers: that of the clients' flushes, so the \
+                      backend alone is always a consistent older state. none: any order",
+        },
+        values: "ORDER",
+        live: Live::Never,
+        layouts: LOG,
+        read: order,
+        place: Place::Config(|config, value| config.order = value.order()),
     },
     Setting {
         parameter: Parameter {

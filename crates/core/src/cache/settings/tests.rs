@@ -52,6 +52,7 @@ fn omitted_settings_have_documented_defaults() {
     assert_eq!((bare.policy.to_string(), bare.segment_blocks), ("lru".to_owned(), RECORDS_PER_PAGE as u32));
     for config in [all, bare] {
         assert_eq!((config.over_provision, config.copy_forward), (0.1, CopyForward::Used));
+        assert_eq!(config.order, WriteBackOrder::None);
         assert_eq!((config.dirty_high, config.dirty_low), (0.5, 0.4));
         assert_eq!((config.dirty_age_us, config.commit_age_us), (900_000_000, 5_000_000));
         assert_eq!((config.sequential_blocks, config.geometry), (1024, GEOMETRY));
@@ -69,6 +70,7 @@ fn every_setting_arrives_where_it_belongs() {
         ("policy", "mq:m=4"),
         ("admission", "size:max=8KiB"),
         ("write-mode", "write-around"),
+        ("write-back-order", "barriers"),
         ("over-provision", "0.2"),
         ("copy-forward", "young:30%"),
         ("dirty-high", "60%"),
@@ -85,7 +87,8 @@ fn every_setting_arrives_where_it_belongs() {
         ("mq:m=4".to_owned(), "size:max=8KiB".to_owned())
     );
     assert_eq!(admission.setting.array.storage.device.capacity_bytes, (1u64 << 30) as f64);
-    assert_eq!((config.mode, config.over_provision), (Mode::WriteAround, 0.2));
+    assert_eq!((config.mode, config.order), (Mode::WriteAround, WriteBackOrder::Barriers));
+    assert_eq!(config.over_provision, 0.2);
     assert_eq!(config.copy_forward, CopyForward::Young(0.3));
     assert_eq!((config.dirty_high, config.dirty_low), (0.6, 0.3));
     assert_eq!((config.dirty_age_us, config.commit_age_us, config.sequential_blocks), (30_000_000, 1_000_000, 256));
@@ -117,6 +120,7 @@ fn an_error_names_setting_found_and_expected_value() {
         refusal("dirty-high", "130%"),
         refusal("dirty-age", "15"),
         refusal("write-mode", "writeback"),
+        refusal("write-back-order", "barrier"),
         refusal("copy-forward", "half"),
         refusal("copy-forward", "young:0%"),
         refusal("policy", "fif"),
@@ -135,6 +139,7 @@ fn an_error_names_setting_found_and_expected_value() {
         "dirty-age: duration '15' has no unit, expected us, ms, s, min, h or d, as in 15s",
         "write-mode: found 'writeback' (did you mean 'write-back'?), expected write-back, write-through or \
          write-around",
+        "write-back-order: found 'barrier' (did you mean 'barriers'?), expected none or barriers",
         "copy-forward: found 'half', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
         "copy-forward: found 'young:0%', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
         "policy: found 'fif', which needs to know the future and can only be simulated; expected another of the \

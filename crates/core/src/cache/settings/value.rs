@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::admission;
-use crate::cache::config::{CopyForward, Mode};
+use crate::cache::config::{CopyForward, Mode, WriteBackOrder};
 use crate::filter::{Clients, Rule};
 use crate::format::BLOCK_BYTES;
 use crate::options::{Kind, OptionError, word};
@@ -69,6 +69,8 @@ pub enum Value {
     Us(u64),
     /// The write mode.
     Mode(Mode),
+    /// The order in which dirty data is written back.
+    Order(WriteBackOrder),
     /// The blocks that are copied forward.
     CopyForward(CopyForward),
     /// An online policy.
@@ -105,6 +107,7 @@ takes! {
     bytes, Bytes, u64;
     us, Us, u64;
     mode, Mode, Mode;
+    order, Order, WriteBackOrder;
     copy_forward, CopyForward, CopyForward;
     policy, Policy, Spec;
     rule, Rule, Option<admission::Spec>;
@@ -129,6 +132,7 @@ impl fmt::Display for Value {
             Value::Bytes(bytes) => ByteSize::new(*bytes).fmt(f),
             Value::Us(us) => Duration::from_us(*us).fmt(f),
             Value::Mode(mode) => f.write_str(mode.name()),
+            Value::Order(order) => f.write_str(order.name()),
             Value::CopyForward(which) => which.fmt(f),
             Value::Policy(policy) => policy.fmt(f),
             Value::Rule(None) => f.write_str("none"),
@@ -217,6 +221,10 @@ pub(super) fn duration(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
 
 pub(super) fn mode(given: &Given<'_>, _: Kind) -> Result<Value, String> {
     given.text()?.parse().map(Value::Mode)
+}
+
+pub(super) fn order(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    word(given.text()?, &WriteBackOrder::NAMES).map(Value::Order)
 }
 
 pub(super) fn copy_forward(given: &Given<'_>, _: Kind) -> Result<Value, String> {
