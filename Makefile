@@ -56,7 +56,7 @@ uninstall: ## Remove what was installed, except /etc/flashwise
 		share/fish/vendor_completions.d/flashwise.fish share/zsh/site-functions/_flashwise
 
 # The pages of docs/SUMMARY.md, in target/book. Links to files outside of docs become text there.
-MDBOOK ?= target/tools/bin/mdbook
+MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 book: ## Build the documentation as a site in target/book
 	test -x $(MDBOOK) || cargo install mdbook --version 0.5.4 --locked --quiet --debug --no-default-features --features search --root target/tools
 	$(MDBOOK) build docs
