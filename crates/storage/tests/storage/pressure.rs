@@ -152,9 +152,10 @@ fn latencies_include_the_wait_before_planning() {
     let [writes] = &status.latencies[..] else { panic!("{:?}", status.latencies) };
     let told = Duration::from_micros(writes.sum_us);
     assert_eq!((writes.operation.as_str(), writes.count), ("write", count));
-    let throttled = status.throttled_seconds;
-    assert!(told <= waited && throttled <= waited.as_secs_f64(), "{told:?} and {throttled} s of {waited:?}");
-    // The last 80 MiB wait for the first to be on flash, and for what these wait for: most of all time.
-    assert!(told > waited / 2 && throttled > 0.25 * waited.as_secs_f64(), "{told:?} and {throttled} s of {waited:?}");
+    let throttled = Duration::from_secs_f64(status.throttled_seconds);
+    assert!(told <= waited && throttled <= waited, "{told:?} and {throttled:?} of {waited:?}");
+    // The last 80 MiB wait for the first to be on flash, and for what these wait for. Without that time, latencies would
+    // be shorter by it.
+    assert!(throttled > waited / 20 && told + throttled > waited, "{told:?} and {throttled:?} of {waited:?}");
     volume.close().unwrap();
 }
