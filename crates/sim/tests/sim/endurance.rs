@@ -366,7 +366,7 @@ mod real_traces {
     use flashwise_trace::tools::cut::{Cut, cut};
     use rayon::prelude::*;
 
-    /// The first million accesses of each.
+    /// The first half million accesses of each.
     fn traces() -> impl Iterator<Item = Trace> {
         let folder = std::env::var("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
         let names = [
@@ -383,7 +383,7 @@ mod real_traces {
             "lirs/2_pools.zst",
         ];
         let (cuts, settings) = (tempfile::tempdir().unwrap(), normalised::Settings::default());
-        let begin = Cut { accesses: 0..1_000_000, ..Cut::default() };
+        let begin = Cut { accesses: 0..500_000, ..Cut::default() };
         names.into_iter().map(move |name| {
             let path = cuts.path().join("cut.arrow");
             cut(format!("{folder}/{name}"), &path, &begin, &settings, &Silent).unwrap();

@@ -21,14 +21,22 @@ use flashwise_sim::simulate::{Counting, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{Settings, open};
 use flashwise_trace::progress::Silent;
+use flashwise_trace::tools::cut::{Cut, cut};
 use flashwise_trace::tools::info::Info;
 
-fn read(path: &str, format: Option<&str>) -> Result<Trace, String> {
+fn place(path: &str) -> PathBuf {
     let directory = std::env::var_os("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
     let path = PathBuf::from(directory).join(path);
     assert!(path.is_file(), "{} is missing", path.display());
-    let settings = Settings { format: format.map(|format| format.parse().unwrap()), ..Settings::default() };
-    open(path.to_str().unwrap(), &settings, &Silent).map_err(|error| error.to_string())
+    path
+}
+
+fn settings(format: Option<&str>) -> Settings {
+    Settings { format: format.map(|format| format.parse().unwrap()), ..Settings::default() }
+}
+
+fn read(path: &str, format: Option<&str>) -> Result<Trace, String> {
+    open(place(path).to_str().unwrap(), &settings(format), &Silent).map_err(|error| error.to_string())
 }
 
 /// Format, requests, reads per thousand requests, volumes, skipped records.
@@ -37,6 +45,13 @@ fn summary(trace: &Trace) -> (String, u64, u64, u64, u64) {
     let reads = (1000.0 * info.read_requests as f64 / info.requests as f64).round() as u64;
     (info.format, info.requests, reads, info.volumes, info.skipped_records)
 }
+
+/// Accesses and unique blocks.
+const COUNTS: [(&str, [usize; 2]); 3] = [
+    ("cloudphysics/cloudPhysicsIO.vscsi.zst", [1_141_869, 269_210]),
+    ("captured/netsfs.csv.zst", [1_126_563, 617_197]),
+    ("captured/tpcc-pg.csv.zst", [5_917_286, 917_841]),
+];
 
 #[test]
 fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
@@ -72,23 +87,23 @@ fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
     ];
     for (path, format, requests, reads, volumes, skipped) in cases {
         let expected = (format.to_owned(), requests, reads, volumes, skipped);
-        assert_eq!(summary(&read(path, None).unwrap()), expected, "{path}");
+        let trace = read(path, None).unwrap();
+        assert_eq!(summary(&trace), expected, "{path}");
+        if let Some(counts) = COUNTS.iter().find(|(of, _)| *of == path) {
+            assert_eq!((path, [trace.len(), trace.unique_blocks()]), *counts);
+        }
     }
 }
 
 #[test]
 fn accesses_and_unique_blocks_are_as_others_count() {
-    let cases: [(&str, usize, usize); 6] = [
-        ("cloudphysics/cloudPhysicsIO.vscsi.zst", 1_141_869, 269_210),
-        ("captured/webserver.csv.zst", 5_346_008, 1_130_898),
-        ("captured/netsfs.csv.zst", 1_126_563, 617_197),
-        ("captured/rocksdb-rww.csv.zst", 3_127_482, 1_596_595),
-        ("captured/tpcc-pg.csv.zst", 5_917_286, 917_841),
-        ("captured/homes.csv.zst", 2_493_758, 577_631),
-    ];
-    for (path, accesses, unique_blocks) in cases {
+    for (path, counts) in [
+        ("captured/webserver.csv.zst", [5_346_008, 1_130_898]),
+        ("captured/rocksdb-rww.csv.zst", [3_127_482, 1_596_595]),
+        ("captured/homes.csv.zst", [2_493_758, 577_631]),
+    ] {
         let trace = read(path, None).unwrap();
-        assert_eq!((trace.len(), trace.unique_blocks()), (accesses, unique_blocks), "{path}");
+        assert_eq!([trace.len(), trace.unique_blocks()], counts, "{path}");
     }
 }
 
@@ -162,7 +177,7 @@ fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
     assert_eq!(percent.collect::<Vec<_>>(), ["32.83", "42.47", "53.65", "60.70", "64.63"]);
 }
 
-/// Those with times, and with enough accesses for 20 timeframes of 100 sampled ones.
+/// Those with times, and with enough accesses for 20 timeframes of 100 sampled ones: the first two million of each.
 fn timed_traces() -> &'static [Trace] {
     static TRACES: OnceLock<Vec<Trace>> = OnceLock::new();
     TRACES.get_or_init(open_timed_traces)
@@ -188,7 +203,14 @@ fn open_timed_traces() -> Vec<Trace> {
         ("opencas/rocksdb-ycsbA-load-0702.csv.zst", Some("csv:read=1,write=2")),
         ("tencent/tencent-cut50k-490.csv.zst", None),
     ];
-    traces.map(|(path, format)| read(path, format).unwrap()).into()
+    let folder = tempfile::tempdir().unwrap();
+    let begin = Cut { accesses: 0..2_000_000, ..Cut::default() };
+    let opened = |(path, format): (&str, _)| {
+        let part = folder.path().join(path.rsplit('/').next().unwrap().replace(".zst", ".arrow"));
+        cut(place(path), &part, &begin, &settings(format), &Silent).unwrap();
+        open(&part, &Settings::default(), &Silent).unwrap()
+    };
+    traces.map(opened).into()
 }
 
 /// Of a trace of more than a million accesses only the first `few` seeds run: its samples are large.

@@ -15,7 +15,7 @@ use flashwise_trace::tools::sample;
 use crate::workloads::{bundled, random};
 
 /// Samples of each trace.
-const SAMPLES: u64 = 66;
+const SAMPLES: u64 = 40;
 const ACCESSES: u64 = 100_000;
 const POLICIES: [&str; 3] = ["lru", "larc", "s3-fifo"];
 /// Cache sizes, in parts of the blocks.

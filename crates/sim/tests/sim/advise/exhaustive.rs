@@ -100,7 +100,7 @@ fn catalogue(disks: u32, ram_price: f64, more: &str) -> Catalogue {
     Catalogue::parse("ours.toml", &text.replace("{data}", data).replace("{waits}", waits)).unwrap()
 }
 
-const REQUESTS: u64 = 1_000;
+const REQUESTS: u64 = 600;
 
 fn of_generated(name: &'static str, text: &(String, f64), catalogue: Catalogue) -> Case {
     Case {
