@@ -45,7 +45,6 @@ struct Compare<'a> {
 }
 
 /// The model's answers in an earlier run over the same accesses, reused because the model is slow.
-#[derive(Clone)]
 struct Replay {
     outcomes: std::vec::IntoIter<Outcome<u32>>,
     removed: std::vec::IntoIter<bool>,
@@ -68,11 +67,12 @@ struct Log {
     slots: u32,
     state: u64,
     block_at: BTreeMap<u32, u32>,
+    slot_of: BTreeMap<u32, u32>,
 }
 
 impl Log {
     fn new(slots: u32) -> Log {
-        Log { slots, state: 3, block_at: BTreeMap::new() }
+        Log { slots, state: 3, block_at: BTreeMap::new(), slot_of: BTreeMap::new() }
     }
 
     fn directory<P: Policy<Key = u32>>(policy: &mut P) -> &mut dyn Directory<u32> {
@@ -82,11 +82,14 @@ impl Log {
     /// Empties a slot, or places a recent or arbitrary block in it.
     fn change<P: Policy<Key = u32>>(&mut self, policy: &mut P, recent: u32) {
         let (slot, any) = ((random(&mut self.state) % u64::from(self.slots)) as u32, random(&mut self.state));
-        let moved = if self.block_at.remove(&slot).is_some() {
+        let moved = if let Some(block) = self.block_at.remove(&slot) {
+            self.slot_of.remove(&block);
             Log::directory(policy).supersede(slot)
         } else {
             let block = if any.is_multiple_of(4) { (any >> 2) as u32 % BLOCKS } else { recent };
-            self.block_at.retain(|_, held| *held != block);
+            if let Some(earlier) = self.slot_of.insert(block, slot) {
+                self.block_at.remove(&earlier);
+            }
             self.block_at.insert(slot, block);
             Log::directory(policy).place(block, slot)
         };
@@ -195,12 +198,8 @@ fn compare(&(text, make): &(&str, Make), removals: impl Fn(&[Access<u32>], usize
                 removals_done: 0,
             };
             let replay = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
-            let replayed = || Compare { model: Box::new(replay.clone()), ..compare() };
-            spec.build(Hashed::new(), capacity, replayed());
-            if in_a_log && !spec.info().offline {
-                let log = Some(Log::new(capacity as u32 + 5));
-                spec.build(Hashed::new(), capacity, Compare { log, ..replayed() });
-            }
+            let log = (in_a_log && !spec.info().offline).then(|| Log::new(capacity as u32 + 5));
+            spec.build(Hashed::new(), capacity, Compare { model: Box::new(replay), log, ..compare() });
         }
     }
 }

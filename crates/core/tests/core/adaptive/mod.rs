@@ -110,7 +110,7 @@ fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
 }
 
 /// Accesses of a timeframe, which is one second.
-const TIMEFRAME_ACCESSES: usize = 100_000;
+const TIMEFRAME_ACCESSES: usize = 60_000;
 /// Timeframes of a phase.
 const PHASE: usize = 45;
 
