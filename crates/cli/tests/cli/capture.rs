@@ -18,8 +18,12 @@ const TRACEFS: &str = "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs 
 /// The instance of a process whose number is beyond the last.
 const LEFT: &str = "/sys/kernel/tracing/instances/flashwise-4194305";
 
-/// A file as a block device.
-struct Loop(String);
+/// A file as a block device. All of it is in the page cache while it is open here: other programs that look for disks
+/// and their contents, such as a server, make no request to it.
+struct Loop {
+    path: String,
+    _open: File,
+}
 
 impl Loop {
     fn new(folder: &TempDir) -> Loop {
@@ -28,13 +32,15 @@ impl Loop {
         let (device, err, code) =
             parts(Command::new("losetup").args(["--find", "--show"]).arg(&path).output().unwrap());
         assert_eq!(code, 0, "losetup: {err}");
-        Loop(device.trim().to_owned())
+        let mut open = File::open(device.trim()).unwrap();
+        assert_eq!(std::io::copy(&mut open, &mut std::io::sink()).unwrap(), DEVICE_BYTES);
+        Loop { path: device.trim().to_owned(), _open: open }
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+        let _ = Command::new("losetup").args(["--detach", &self.path]).output();
     }
 }
 
@@ -50,7 +56,7 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
     // its process number cannot exist.
     let script = format!("{TRACEFS}; mkdir -p {LEFT}; exec \"$0\" \"$@\"");
     let mut capture = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0])
+        .args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.path])
         .args(["--out", "capture.csv.zst", "--segment-size", "1MiB"])
         .current_dir(folder.path())
         .stderr(Stdio::piped())
@@ -59,17 +65,18 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
     let mut told = BufReader::new(capture.stderr.take().unwrap());
     let mut line = String::new();
     told.read_line(&mut line).unwrap();
-    assert_eq!(line, format!("flashwise: requests to {} are recorded to ./capture.NUMBER.csv.zst\n", device.0));
+    assert_eq!(line, format!("flashwise: requests to {} are recorded to ./capture.NUMBER.csv.zst\n", device.path));
 
-    // Past the page cache each call is a request, and the device takes one after the other.
+    // Past the page cache each call is a request, and the device takes one after the other. Others read only the first
+    // and the last bytes, which stay in the page cache.
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-    let disk = OpenOptions::new().read(true).write(true).custom_flags(direct).open(&device.0).unwrap();
+    let disk = OpenOptions::new().read(true).write(true).custom_flags(direct).open(&device.path).unwrap();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut data = Box::new(Aligned([0x5a; 4 * BLOCK_BYTES as usize]));
     let mut expected = Vec::new();
     for number in 0..2000 {
         let length = random.random_range(1..=4) * BLOCK_BYTES;
-        let offset = random.random_range(0..DEVICE_BYTES / BLOCK_BYTES - 4) * BLOCK_BYTES;
+        let offset = random.random_range(1024..DEVICE_BYTES / BLOCK_BYTES - 1024) * BLOCK_BYTES;
         let bytes = &mut data.0[..length as usize];
         let operation = if random.random_bool(0.5) {
             disk.read_exact_at(bytes, offset).unwrap();
@@ -123,12 +130,12 @@ fn a_capture_that_sees_nothing_says_so() {
     let device = Loop::new(&folder);
     let script = format!("{TRACEFS}; exec \"$0\" \"$@\"");
     let capture =
-        ["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.0, "--time", "1s"];
+        ["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_flashwise"), "capture", &device.path, "--time", "1s"];
     let capture = Command::new("unshare").args(capture).current_dir(folder.path()).output().unwrap();
     let (_, err, code) = parts(capture);
     assert_eq!(code, 0, "{err}");
     let hint = "was seen: it was idle, or the page cache answered every read\n";
-    assert!(err.ends_with(&format!("flashwise: no request to {} {hint}", device.0)), "{err}");
+    assert!(err.ends_with(&format!("flashwise: no request to {} {hint}", device.path)), "{err}");
 }
 
 #[test]
@@ -141,26 +148,26 @@ fn other_files_and_recordings_of_themselves_are_refused() {
         "flashwise: /dev/nowhere: No such file or directory (os error 2); expected a block device such as /dev/sdb\n";
     assert_eq!(err, expected);
     let device = Loop::new(&folder);
-    let err = fail(folder.path(), &["capture", &device.0, "--out", "nowhere/capture.csv"], 2);
+    let err = fail(folder.path(), &["capture", &device.path, "--out", "nowhere/capture.csv"], 2);
     assert!(err.starts_with("flashwise: cannot record to nowhere/capture.csv: "), "{err}");
-    let err = fail(folder.path(), &["capture", &device.0, "--size-max", "1KiB"], 2);
+    let err = fail(folder.path(), &["capture", &device.path, "--size-max", "1KiB"], 2);
     assert_eq!(err, "flashwise: --size-max: found 1KiB, expected at least 1MiB\n");
     for (options, expected) in [
         (["--out", "-"], "found '-', standard output, expected a file whose name ends in .csv.zst or .csv"),
         (["--out", "sdb.parquet"], "found 'sdb.parquet', expected a file whose name ends in .csv.zst or .csv"),
         (["--time", "0"], "found '0', expected 1us or more"),
     ] {
-        let err = fail(folder.path(), &[&["capture", &device.0], &options[..]].concat(), 2);
+        let err = fail(folder.path(), &[&["capture", &device.path], &options[..]].concat(), 2);
         assert!(err.contains(expected), "{err}");
     }
     // A file system on the device, for the recording.
     let mount = folder.path().join("mounted");
     std::fs::create_dir(&mount).unwrap();
-    let (_, err, code) = parts(Command::new("mkfs.ext4").args(["-q", &device.0]).output().unwrap());
+    let (_, err, code) = parts(Command::new("mkfs.ext4").args(["-q", &device.path]).output().unwrap());
     assert_eq!(code, 0, "{err}");
-    let (_, err, code) = parts(Command::new("mount").arg(&device.0).arg(&mount).output().unwrap());
+    let (_, err, code) = parts(Command::new("mount").arg(&device.path).arg(&mount).output().unwrap());
     assert_eq!(code, 0, "{err}");
-    let err = fail(folder.path(), &["capture", &device.0, "--out", "mounted/capture.csv"], 2);
+    let err = fail(folder.path(), &["capture", &device.path, "--out", "mounted/capture.csv"], 2);
     let (_, told, code) = parts(Command::new("umount").arg(&mount).output().unwrap());
     assert_eq!(code, 0, "{told}");
     assert!(err.contains("itself, expected one elsewhere: the recording would record itself"), "{err}");
