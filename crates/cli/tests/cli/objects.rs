@@ -16,14 +16,13 @@ use tokio::runtime::Builder;
 
 use crate::common::{flashwise, parts, succeed};
 
-/// The client's credentials.
-const KEY: &str = "someone";
-const SECRET: &str = "secret";
-
-/// A server of S3, with a bucket of traces and one of results.
+/// A server of S3, with a bucket of traces and one of results. It checks the signature of each request.
 struct Server {
     port: u16,
     process: Child,
+    /// The credentials of a user who may do everything.
+    key: String,
+    secret: String,
 }
 
 impl Drop for Server {
@@ -40,17 +39,39 @@ impl Server {
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let server = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let server = Server { port, process: server };
+        let mut server = Server { port, process: server, key: String::new(), secret: String::new() };
         wait_until("moto answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         for bucket in ["traces", "results"] {
-            let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            let head = format!("PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-            socket.write_all(head.as_bytes()).unwrap();
-            let mut answer = String::new();
-            socket.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            server.send(&format!("PUT /{bucket}"), "text/plain", "");
         }
+        // The scope of an unchecked signature names the service that these requests go to.
+        let user = |action: &str| {
+            let scope = "Credential=x/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0";
+            let form = format!("application/x-www-form-urlencoded\r\nAuthorization: AWS4-HMAC-SHA256 {scope}");
+            server.send("POST /", &form, &format!("Version=2010-05-08&UserName=someone&Action={action}"))
+        };
+        user("CreateUser");
+        let policy = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}"#;
+        user(&format!("PutUserPolicy&PolicyName=all&PolicyDocument={policy}"));
+        let keys = user("CreateAccessKey");
+        let field =
+            |name: &str| keys.split([' ', '<', '>']).skip_while(|&part| part != name).nth(1).unwrap().to_owned();
+        (server.key, server.secret) = (field("AccessKeyId"), field("SecretAccessKey"));
+        // From now on every request must be signed.
+        server.send("POST /moto-api/reset-auth", "text/plain", "0");
         server
+    }
+
+    /// Sends an unsigned request and returns the answer.
+    fn send(&self, what: &str, kind: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = format!("{what} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close", self.port);
+        let request = format!("{head}\r\nContent-Length: {}\r\nContent-Type: {kind}\r\n\r\n{body}", body.len());
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{what}: {answer}");
+        answer
     }
 
     /// Contents of an object, or nothing where it is made: what `ask` does with it.
@@ -60,8 +81,8 @@ impl Server {
         let store = AmazonS3Builder::new()
             .with_endpoint(format!("http://127.0.0.1:{}", self.port))
             .with_allow_http(true)
-            .with_access_key_id(KEY)
-            .with_secret_access_key(SECRET)
+            .with_access_key_id(&self.key)
+            .with_secret_access_key(&self.secret)
             .with_bucket_name(bucket);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(ask(store.build().unwrap())).unwrap()
@@ -72,23 +93,23 @@ impl Server {
         self.ask("traces", async |store| store.put(&name.into(), contents.into()).await);
     }
 
-    /// Runs the program with the settings for the server.
-    fn output(&self, folder: &Path, arguments: &[&str]) -> Output {
+    /// Runs the program with the settings for the server, but with `secret`.
+    fn output(&self, folder: &Path, secret: &str, arguments: &[&str]) -> Output {
         let mut command = flashwise(folder, arguments);
         command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)).env("AWS_REGION", "us-east-1");
-        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command.env("AWS_ACCESS_KEY_ID", &self.key).env("AWS_SECRET_ACCESS_KEY", secret);
         command.output().unwrap()
     }
 
     fn succeed(&self, folder: &Path, arguments: &[&str]) -> String {
-        let (out, err, code) = parts(self.output(folder, arguments));
+        let (out, err, code) = parts(self.output(folder, &self.secret, arguments));
         let others: String = err.lines().filter(|line| !line.contains(": read as csv:")).collect();
         assert_eq!((code, others.as_str()), (0, ""), "{arguments:?}: {out}");
         out
     }
 
-    fn fail(&self, folder: &Path, arguments: &[&str], code: i32) -> String {
-        let (out, err, found) = parts(self.output(folder, arguments));
+    fn fail(&self, folder: &Path, secret: &str, arguments: &[&str], code: i32) -> String {
+        let (out, err, found) = parts(self.output(folder, secret, arguments));
         assert_eq!((found, out.as_str()), (code, ""), "{arguments:?}: {err}");
         err
     }
@@ -237,9 +258,20 @@ fn traces_and_results_are_objects_of_moto() {
         ("s3://traces/notes.txt", 1, "flashwise: s3://traces/notes.txt: copies/"),
     ] {
         plan(path, "bad.toml", &format!("[\"{traces}\"]"), "out = \"s3://results/bad\"\ncache = \"copies\"");
-        let err = server.fail(path, &["-q", "sweep", "bad.toml"], code);
+        let err = server.fail(path, &server.secret, &["-q", "sweep", "bad.toml"], code);
         assert!(err.starts_with(expected), "{err}");
     }
+
+    // A server that computes another signature serves nothing.
+    // The answer to HEAD, about a single object, has no text.
+    for (traces, code, said) in
+        [("msr/a.csv", 1, ": 403 Forbidden"), ("msr/*", 2, "the server says SignatureDoesNotMatch")]
+    {
+        plan(path, "forged.toml", &format!("[\"s3://traces/{traces}\"]"), "out = \"forged\"\ncache = \"none\"");
+        let err = server.fail(path, "another secret", &["-q", "sweep", "forged.toml"], code);
+        assert!(err.contains(said), "{err}");
+    }
+    assert!(copies(&path.join("none")).is_empty());
 }
 
 fn is_parquet(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
