@@ -6,8 +6,8 @@ use serde_json::Value;
 #[test]
 fn admission_rules_stand_before_the_policy_of_a_whole_cache_too() {
     let folder = folder();
-    let arguments =
-        ["simulate", "traces/netsfs.csv.zst", "--size", "64MiB", "--policy", "lru", "--write-mode", "write-back"];
+    succeed(folder.path(), &["trace", "cut", "traces/netsfs.csv.zst", "begin.arrow", "--time", "0s..60s"]);
+    let arguments = ["simulate", "begin.arrow", "--size", "64MiB", "--policy", "lru", "--write-mode", "write-back"];
     let rules = ["none", "probability:p=1", "probability:p=0", "probability:p=0.3", "size:max=8KiB", "hotness:min=2"];
     let adapting = ["adaptive:target=1ms,timeframe=2s", "auto:timeframe=2s"];
     let rules = rules.iter().chain(&adapting).map(|rule| ["--admission", rule]).collect::<Vec<_>>().concat();

@@ -143,9 +143,12 @@ fn an_accuracy_is_reached_with_ram_admission_and_flash_too() {
     let found = of(&[&flash[..], &asked].concat());
     assert_eq!((&found["sample_rate"], &found["hits"]), (&Value::from(1.0), &of(&flash)["hits"]), "{found}");
     // Those that are asked whole requests have no sample at all, which is said.
-    let trace = ["simulate", TRACE, "--policy", "lru", "--size", "50%", "--json"];
+    let folder = tempfile::tempdir().unwrap();
+    let begin = folder.path().join("begin.arrow").display().to_string();
+    succeed(&project(), &["trace", "cut", TRACE, &begin, "--requests", "..40000"]);
+    let trace = ["simulate", &begin, "--policy", "lru", "--size", "50%", "--json"];
     let log = [&trace[..], &["--layout", "log", "--erase-unit", "64KiB"]].concat();
-    let wlfc = ["simulate", TRACE, "--layout", "wlfc", "--size", "64MiB", "--bucket", "256KiB", "--json"];
+    let wlfc = ["simulate", &begin, "--layout", "wlfc", "--size", "64MiB", "--bucket", "256KiB", "--json"];
     for (whole, more) in [(&log[..], &["--sample-by", "groups"][..]), (&wlfc, &[])] {
         let (found, said, code) = run(&project(), &[whole, &asked, more].concat());
         assert_eq!((found, code), (succeed(&project(), whole), 0));
