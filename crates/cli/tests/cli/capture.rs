@@ -18,8 +18,8 @@ const TRACEFS: &str = "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs 
 /// The instance of a process whose number is beyond the last.
 const LEFT: &str = "/sys/kernel/tracing/instances/flashwise-4194305";
 
-/// A file as a block device. All of it is in the page cache while it is open here: other programs that look for disks
-/// and their contents, such as a server, make no request to it.
+/// A file as a block device. All of it is in the page cache while it is open here. So other programs that look for
+/// disks, such as a server, make no request to it.
 struct Loop {
     path: String,
     _open: File,

@@ -154,7 +154,7 @@ fn latencies_include_the_wait_before_planning() {
     assert_eq!((writes.operation.as_str(), writes.count), ("write", count));
     let throttled = Duration::from_secs_f64(status.throttled_seconds);
     assert!(told <= waited && throttled <= waited, "{told:?} and {throttled:?} of {waited:?}");
-    // The last 80 MiB wait for the first to be on flash, and for what these wait for. Without that time, latencies would
+    // The last 80 MiB wait for the first to be on flash, and for what these wait for. Latencies without that time would
     // be shorter by it.
     assert!(throttled > waited / 20 && told + throttled > waited, "{told:?} and {throttled:?} of {waited:?}");
     volume.close().unwrap();
