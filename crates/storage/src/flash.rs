@@ -145,8 +145,11 @@ pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
             "{path}: zones {failed:?} have failed; a new cache needs a device without failed zones"
         )));
     }
-    let copies = read_copies(flash)?;
-    superblock.generation = copies.iter().flatten().map(|copy| copy.generation).max().unwrap_or(0);
+    superblock.generation = match flash.zoned() {
+        // The old ones stay in a zone that is full, and must be older.
+        Some(zoned) => zoned.last_generation()?,
+        None => read_copies(flash)?.iter().flatten().map(|copy| copy.generation).max().unwrap_or(0),
+    };
     // Replaces both copies, so that no old one remains. Existing pages of the log have the UUID of another cache.
     write_superblock(flash, superblock)?;
     write_superblock(flash, superblock)?;

@@ -14,7 +14,7 @@ use flashwise_storage::disk::zoned::file::ZoneFile;
 use flashwise_storage::disk::zoned::zoning::Zoning;
 use flashwise_storage::disk::zoned::{Condition, Use, Zone, ZonedDevice, ZonedFlash, open_flash};
 use flashwise_storage::export::{Export, Operation, Request};
-use flashwise_storage::flash::{read_superblock, write_superblock};
+use flashwise_storage::flash::{FlashError, read_superblock, write_superblock};
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
 use flashwise_storage::wipe::{examine, wipe};
 
@@ -132,6 +132,34 @@ fn superblocks_follow_each_other_in_two_zones() {
         let pages = flash.zoned().unwrap().superblocks().unwrap();
         let generations: Vec<u64> = pages.iter().map(|page| Superblock::decode(page).unwrap().generation).collect();
         assert_eq!(generations, (generation.saturating_sub(1).max(1)..=generation).collect::<Vec<_>>());
+    }
+}
+
+/// Both zones are full, and the last superblocks are damaged. Those of the other zone are older.
+#[test]
+fn damaged_superblocks_are_not_replaced_by_those_of_the_other_zone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("zones");
+    let geometry = Geometry { units: 15, unit_pages: 24 };
+    let mut superblock = Superblock { in_order: true, ..Superblock::new([1; 16], [2; 16], geometry, MIB) };
+    drop(file(&path));
+    let flash = || open_flash(&path, Options::default()).unwrap();
+    (0..48).for_each(|_| write_superblock(&*flash(), &mut superblock).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    for page in bytes.as_chunks_mut::<4096>().0 {
+        if Superblock::decode(page).is_ok_and(|superblock| superblock.generation >= 47) {
+            page[40] ^= 1;
+        }
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let found = read_superblock(&*flash());
+    assert!(matches!(found, Err(FlashError::Damaged(..))), "{found:?}");
+    // They are older than those of a new cache, too.
+    let mut new = Superblock { in_order: true, ..Superblock::new([3; 16], [2; 16], geometry, MIB) };
+    flashwise_storage::flash::format(&*flash(), &mut new).unwrap();
+    for _ in 0..100 {
+        assert_eq!(read_superblock(&*flash()).unwrap().cache, [3; 16], "generation {}", new.generation);
+        write_superblock(&*flash(), &mut new).unwrap();
     }
 }
 

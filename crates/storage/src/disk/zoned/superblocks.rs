@@ -49,7 +49,7 @@ impl ZonedFlash {
         self.device.sync()
     }
 
-    /// Returns the superblock zone that was written last: the one that is not full, or has the newer superblock.
+    /// Returns the superblock zone that was written last: the one that is not full, or has the newer superblocks.
     fn newest_superblocks(&self) -> io::Result<u32> {
         let pages = [0, 1].map(|zone| self.written(zone).div_ceil(PAGE));
         let full = self.device.capacity() / PAGE;
@@ -57,15 +57,26 @@ impl ZonedFlash {
             [_, 0] => 0,
             [0, _] => 1,
             [first, second] if (first == full) != (second == full) => u32::from(first == full),
-            _ => {
-                let generation = |zone| -> io::Result<u64> {
-                    let pages = self.last_superblocks(zone)?;
-                    let superblocks = pages.iter().filter_map(|page| Superblock::decode(page).ok());
-                    Ok(superblocks.map(|superblock| superblock.generation).max().unwrap_or(0))
-                };
-                u32::from(generation(1)? > generation(0)?)
-            }
+            _ => u32::from(self.generation_in(1)? > self.generation_in(0)?),
         })
+    }
+
+    /// Returns the generation of the last whole superblock, 0 if there is none. It can be older than the pages of
+    /// [`superblocks`](Self::superblocks) if those are damaged.
+    pub fn last_generation(&self) -> io::Result<u64> {
+        Ok(self.generation_in(0)?.max(self.generation_in(1)?))
+    }
+
+    /// Returns the generation of the last whole superblock in a zone.
+    fn generation_in(&self, zone: u32) -> io::Result<u64> {
+        let mut page = Memory::new(1);
+        for number in (0..self.written(zone).div_ceil(PAGE)).rev() {
+            self.read_zone(zone, page.bytes_mut(), number * PAGE)?;
+            if let Ok(superblock) = Superblock::decode(page.page(0)) {
+                return Ok(superblock.generation);
+            }
+        }
+        Ok(0)
     }
 
     /// Returns the last pages of a zone, at most two.
