@@ -9,6 +9,7 @@ pub mod certificates;
 #[cfg(feature = "nbd")]
 pub mod client;
 pub mod fake_disk;
+pub mod history;
 pub mod initiator;
 pub mod memory;
 pub mod mounted;

@@ -3,38 +3,36 @@
 //! `FLASHWISE_KILLS` sets how often, `FLASHWISE_SEED` the seed.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::serving::Setting;
-use flashwise_core::random::next as random;
-use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
+use crate::serving::{Server, Setting};
+use flashwise_server::front::nbd::protocol::command::{
+    NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE, NBD_CMD_WRITE_ZEROES,
+};
 use flashwise_server::front::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
 use flashwise_testing::client::Client;
+use flashwise_testing::history::History;
+use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 6_000;
 const IN_FLIGHT: usize = 16;
 
-/// The versions that a block may have: numbers that only grow.
-#[derive(Clone, Copy, Default)]
-struct Block {
-    durable: u64,
-    answered: u64,
-    sent: u64,
-}
-
 enum Sent {
-    Write { block: u64, count: u64, version: u64, durable: bool },
+    Write { first: usize, submitted: Vec<u64>, durable: bool },
     Flush { answered: Vec<u64> },
 }
 
 struct Verifier {
-    blocks: Vec<Block>,
-    state: u64,
+    /// The contents are the numbers of versions; 0 is zeroes.
+    history: History<u64>,
+    /// By block: when its newest version was written that was answered.
+    answered: Vec<u64>,
+    random: Random,
     next_version: u64,
     next_cookie: u64,
-    lost: u64,
     flushes: u64,
     writes: u64,
 }
@@ -50,29 +48,54 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     bytes
 }
 
+/// Returns the version of each block in some bytes.
+fn versions(first: u64, bytes: &[u8]) -> Result<Vec<u64>, String> {
+    let version = |(block, bytes): (u64, &[u8])| {
+        let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+        let is_whole = bytes == content(block, version);
+        is_whole.then_some(version).ok_or_else(|| format!("block {block} is mixed: it starts with {:x?}", &bytes[..32]))
+    };
+    (first..).zip(bytes.chunks(BLOCK as usize)).map(version).collect()
+}
+
 impl Verifier {
+    fn new(seed: u64) -> Verifier {
+        let blocks = vec![0; BLOCKS as usize];
+        Verifier {
+            history: History::new(blocks.clone()),
+            answered: blocks,
+            random: Random(seed),
+            next_version: 1,
+            next_cookie: 0,
+            flushes: 0,
+            writes: 0,
+        }
+    }
+
     /// Reads every block. Each must be complete and at least as new as its flushed content. Later reads must agree.
     fn verify(&mut self, client: &mut Client) -> Result<(), String> {
         let step = 250;
         for first in (0..BLOCKS).step_by(step) {
             let bytes = client.read(first * BLOCK, (step as u64 * BLOCK) as u32).unwrap();
-            for (block, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
-                let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
-                if bytes != content(block, version) {
-                    return Err(format!("block {block} is mixed: it starts with {:x?}", &bytes[..32]));
+            for (block, version) in (first as usize..).zip(versions(first, &bytes)?) {
+                if !self.history.is_kept(block, &version) {
+                    return Err(format!("block {block} has version {version}, but a newer one was flushed"));
                 }
-                let state = &mut self.blocks[block as usize];
-                if version < state.durable || version > state.sent {
-                    self.lost += 1;
-                    return Err(format!(
-                        "block {block} has version {version}; {} was flushed, {} sent last",
-                        state.durable, state.sent
-                    ));
-                }
-                *state = Block { durable: version, answered: version, sent: version };
+                self.answered[block] = self.history.settled(block, &version, false);
             }
         }
+        // Clients take for durable what they find.
+        self.history.promised(self.answered.iter().copied().enumerate());
         Ok(())
+    }
+
+    /// Checks that a backend without its flash is a state of the volume; it is the content from now on. Returns the
+    /// number of flushes before that state, of all.
+    fn verify_backend(&mut self, backend: &Path) -> Result<(usize, usize), String> {
+        let versions = versions(0, &std::fs::read(backend).unwrap())?;
+        let found = self.history.check(&versions)?;
+        (self.history, self.answered) = (History::new(versions), vec![0; BLOCKS as usize]);
+        Ok(found)
     }
 
     fn take_cookie(&mut self) -> u64 {
@@ -82,44 +105,42 @@ impl Verifier {
 
     fn send_one(&mut self, client: &mut Client) -> std::io::Result<(u64, Sent)> {
         let cookie = self.take_cookie();
-        if random(&mut self.state).is_multiple_of(40) {
-            let answered = self.blocks.iter().map(|block| block.answered).collect();
+        if self.random.chance(40) {
             client.request(NBD_CMD_FLUSH, 0, cookie, 0, 0)?;
-            return Ok((cookie, Sent::Flush { answered }));
+            return Ok((cookie, Sent::Flush { answered: self.answered.clone() }));
         }
-        let count = [1, 1, 1, 2, 8][random(&mut self.state) as usize % 5];
-        let limit = if random(&mut self.state).is_multiple_of(2) { BLOCKS / 10 } else { BLOCKS };
-        let block = random(&mut self.state) % (limit - count);
-        let durable = random(&mut self.state).is_multiple_of(30);
-        let version = self.next_version;
+        let count = self.random.pick(&[1, 1, 1, 2, 8]);
+        let limit = self.random.pick(&[BLOCKS / 10, BLOCKS]);
+        let block = self.random.below(limit - count);
+        let durable = self.random.chance(30);
+        let has_zeroes = self.random.chance(20);
+        let version = if has_zeroes { 0 } else { self.next_version };
         self.next_version += 1;
-        let mut data = Vec::new();
-        for block in block..block + count {
-            data.extend(content(block, version));
-            self.blocks[block as usize].sent = version;
-        }
         let flags = if durable { NBD_CMD_FLAG_FUA } else { 0 };
-        client.request(NBD_CMD_WRITE, flags, cookie, block * BLOCK, (count * BLOCK) as u32)?;
-        client.give(&data)?;
-        Ok((cookie, Sent::Write { block, count, version, durable }))
+        let command = if has_zeroes { NBD_CMD_WRITE_ZEROES } else { NBD_CMD_WRITE };
+        let blocks = block as usize..(block + count) as usize;
+        let submitted = blocks.clone().map(|block| self.history.written(block, version)).collect();
+        client.request(command, flags, cookie, block * BLOCK, (count * BLOCK) as u32)?;
+        if !has_zeroes {
+            client.give(&(block..block + count).flat_map(|block| content(block, version)).collect::<Vec<_>>())?;
+        }
+        Ok((cookie, Sent::Write { first: blocks.start, submitted, durable }))
     }
 
     fn answered(&mut self, sent: Sent) {
         match sent {
-            Sent::Write { block, count, version, durable } => {
+            Sent::Write { first, submitted, durable } => {
                 self.writes += 1;
-                for block in &mut self.blocks[block as usize..(block + count) as usize] {
-                    block.answered = block.answered.max(version);
-                    if durable {
-                        block.durable = block.durable.max(version);
-                    }
+                for (answered, &submitted) in self.answered[first..].iter_mut().zip(&submitted) {
+                    *answered = submitted.max(*answered);
+                }
+                if durable {
+                    self.history.promised((first..).zip(submitted));
                 }
             }
             Sent::Flush { answered } => {
                 self.flushes += 1;
-                for (block, version) in self.blocks.iter_mut().zip(answered) {
-                    block.durable = block.durable.max(version);
-                }
+                self.history.promised(answered.into_iter().enumerate());
             }
         }
     }
@@ -132,9 +153,9 @@ impl Verifier {
                 let (cookie, sent) = self.send_one(client)?;
                 in_flight.insert(cookie, sent);
             }
-            if random(&mut self.state).is_multiple_of(50) {
+            if self.random.chance(50) {
                 // A read among the writes, whose content is checked when the server is back.
-                let (cookie, block) = (self.take_cookie(), random(&mut self.state) % BLOCKS);
+                let (cookie, block) = (self.take_cookie(), self.random.below(BLOCKS));
                 client.request(NBD_CMD_READ, 0, cookie, block * BLOCK, BLOCK as u32)?;
             }
             let reply = client.reply(0)?;
@@ -150,15 +171,7 @@ impl Verifier {
 /// Kills a server `kills` times; `Err` when something was lost.
 fn kill_and_verify(keys: &str, kills: u64, seed: u64) -> Result<Verifier, String> {
     let setting = Setting::new(BLOCKS * BLOCK, keys);
-    let mut verifier = Verifier {
-        blocks: vec![Block::default(); BLOCKS as usize],
-        state: seed,
-        next_version: 1,
-        next_cookie: 0,
-        lost: 0,
-        flushes: 0,
-        writes: 0,
-    };
+    let mut verifier = Verifier::new(seed);
     for kill in 0..=kills {
         let server = setting.serve();
         let mut client = Client::open(&setting.address(), "v", true).unwrap();
@@ -167,7 +180,7 @@ fn kill_and_verify(keys: &str, kills: u64, seed: u64) -> Result<Verifier, String
             server.end();
             break;
         }
-        let milliseconds = 20 + random(&mut verifier.state) % 400;
+        let milliseconds = 20 + verifier.random.below(400);
         verifier.work(&mut client, Instant::now() + Duration::from_millis(milliseconds)).unwrap();
         server.kill();
     }
@@ -208,4 +221,58 @@ fn a_server_that_ignores_flushes_is_caught() {
     let keys = format!("{KEYS}\nunsafe-ignore-flushes = true");
     let error = kill_and_verify(&keys, 20, 1).err().expect("lost data is found");
     assert!(error.contains("was flushed"), "{error}");
+}
+
+/// Kills a server and takes its flash away, `kills` times; `Err` when the backend alone is no state of the volume.
+/// Returns the numbers of flushes that the backend had, and of all. Half of the servers are killed and started before,
+/// with their flash.
+fn kill_and_take_the_flash(order: &str, kills: u64, seed: u64) -> Result<(usize, usize), String> {
+    let mut verifier = Verifier::new(seed);
+    let random = &mut verifier.random;
+    let keys = format!(
+        "flash-size = \"{}\"\nerase-unit = \"256KiB\"\nram = \"2MiB\"\nwrite-back-order = \"{order}\"\n\
+         sequential-bypass = \"{}\"\ndirty-high = \"{}\"\ndirty-low = \"5%\"\nbackend-delay = \"{}\"",
+        random.pick(&["6MiB", "12MiB"]),
+        random.pick(&["0", "64KiB"]),
+        random.pick(&["10%", "50%"]),
+        random.pick(&["0s", "0s", "200us"]),
+    );
+    let setting = Setting::new(BLOCKS * BLOCK, &keys);
+    let mut found = (0, 0);
+    for kill in 0..kills {
+        let told = |error| format!("seed {seed}, after kill {kill}: {error}\n{keys}");
+        for is_last in if verifier.random.chance(2) { &[false, true][..] } else { &[true] } {
+            let server = Server::start(setting.directory.path(), &["serve", "flashwise.toml", "--discard-cache", "v"]);
+            let mut client = Client::open(&setting.address(), "v", true).unwrap();
+            verifier.verify(&mut client).map_err(told)?;
+            let milliseconds = 20 + verifier.random.below(400);
+            verifier.work(&mut client, Instant::now() + Duration::from_millis(milliseconds)).unwrap();
+            server.kill();
+            if *is_last {
+                std::fs::remove_file(setting.path("cache.img")).unwrap();
+                let (before, all) = verifier.verify_backend(&setting.path("disk.img")).map_err(told)?;
+                found = (found.0 + before, found.1 + all);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_backend_that_lost_its_flash_is_a_state_of_the_volume() {
+    let (kills, seed) = (setting("FLASHWISE_KILLS", 8), setting("FLASHWISE_SEED", 1));
+    let (mut before, mut all) = (0, 0);
+    for seed in seed..seed + kills.div_ceil(4) {
+        let found = kill_and_take_the_flash("barriers", 4, seed).unwrap_or_else(|error| panic!("{error}"));
+        (before, all) = (before + found.0, all + found.1);
+    }
+    assert!(before > 0, "no backend had any of {all} flushes");
+    println!("{kills} lost flashes: the backends had {before} of {all} flushes");
+}
+
+/// The control: without an order of write-back, the backend is a mixture.
+#[test]
+fn a_backend_without_an_order_is_caught() {
+    let error = kill_and_take_the_flash("none", 20, 1).expect_err("a mixture is found");
+    assert!(error.contains("never a state of the volume"), "{error}");
 }

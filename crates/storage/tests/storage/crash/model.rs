@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::crash::backend_alone::History;
+use flashwise_testing::history::History;
 
 pub const SECTORS: usize = 8;
 pub const SECTOR_BYTES: usize = 512;
@@ -52,7 +52,7 @@ pub struct Model {
     blocks: Vec<Block>,
     /// True if devices fail, so that errors are legal.
     faults: bool,
-    pub history: History,
+    pub history: History<Content>,
 }
 
 pub type Shared = Arc<Mutex<Model>>;
@@ -86,7 +86,7 @@ impl Model {
     pub fn new(blocks: usize, faults: bool) -> Model {
         let zero = Version::whole([0; SECTORS]);
         let block = Block { versions: vec![zero], durable: 0, current: 0 };
-        Model { blocks: vec![block; blocks], faults, history: History::new(blocks) }
+        Model { blocks: vec![block; blocks], faults, history: History::new(vec![[0; SECTORS]; blocks]) }
     }
 
     /// How many blocks there are.
