@@ -13,6 +13,9 @@ FLASHWISE_KILLS ?= 1000
 # The nightly run of file systems at every flush; as root.
 FLASHWISE_FLUSH_POINTS ?= 5000
 
+# Lost flashes with write-back-order, for each file system; a fifth of them for each database.
+FLASHWISE_ORDERED ?= 100
+
 # Power cuts of a real kernel in QEMU for each layout, half of them with ext4 and half with xfs.
 FLASHWISE_CUTS ?= 30
 
@@ -110,6 +113,9 @@ kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 file-systems: ## File systems at every flush; as root
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --features device-tests --test server -- --nocapture recovers_at_every_flush
+
+ordered: ## Lost flashes under file systems and databases, FLASHWISE_ORDERED; as root
+	FLASHWISE_ORDERED=$(FLASHWISE_ORDERED) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/ordered/run
 
 power-cuts: ## Power cuts of a Linux kernel in QEMU
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run

@@ -102,6 +102,6 @@ impl<Content: Copy + PartialEq> History<Content> {
                 }
             }
         }
-        Err(format!("the backend alone was never a state of the volume:{why:.3000}"))
+        Err(format!("the bare backend was never a state of the volume:{why:.3000}"))
     }
 }

@@ -17,6 +17,7 @@ pub mod processor;
 pub mod random;
 pub mod virtual_time;
 pub mod waiting;
+pub mod work;
 
 /// Writes a file that only this user may read, like tokens, secrets and keys.
 pub fn write_private(path: impl AsRef<std::path::Path>, text: &str) {

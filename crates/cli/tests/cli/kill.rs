@@ -223,7 +223,7 @@ fn a_server_that_ignores_flushes_is_caught() {
     assert!(error.contains("was flushed"), "{error}");
 }
 
-/// Kills a server and takes its flash away, `kills` times; `Err` when the backend alone is no state of the volume.
+/// Kills a server and takes its flash away, `kills` times; `Err` when the bare backend is no state of the volume.
 /// Returns the numbers of flushes that the backend had, and of all. Half of the servers are killed and started before,
 /// with their flash.
 fn kill_and_take_the_flash(order: &str, kills: u64, seed: u64) -> Result<(usize, usize), String> {

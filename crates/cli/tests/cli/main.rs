@@ -39,6 +39,8 @@ mod makefile;
 mod memory;
 #[cfg(all(feature = "s3", feature = "python-tests"))]
 mod objects;
+#[cfg(feature = "ordered-tests")]
+mod ordered;
 mod outputs;
 #[cfg(feature = "client-tests")]
 mod packaging;

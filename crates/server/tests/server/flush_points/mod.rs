@@ -6,7 +6,6 @@
 
 mod recording;
 mod replay;
-mod work;
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -19,19 +18,21 @@ use flashwise_storage::export::{Export, Exports, Operation};
 use flashwise_testing::mounted::{Device, Mount, check, run, text};
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
+use flashwise_testing::work::{Load, Version, Worker};
 use recording::{Recorded, Recording};
 use replay::{Replay, Setup};
 use tempfile::TempDir;
-use work::{Promise, Worker};
 
 const SIZE: u64 = 64 << 20;
 /// Steps of work between two mounts.
 const STEPS_MOUNTED: u64 = 15;
 
-/// The requests to an export, and the promises made meanwhile.
+const LOAD: Load = Load { file_bytes: 48 << 10, large_bytes: 0, kept_bytes: 6 << 20 };
+
+/// The requests to an export, and the files written meanwhile. Moments are numbers of requests.
 struct History {
     requests: Vec<Recorded>,
-    promises: Vec<Promise>,
+    promises: Vec<Version>,
     /// Requests until the file system was created and mounted.
     made: usize,
 }
@@ -65,10 +66,10 @@ fn record(file_system: &str, flushes: usize, seed: u64) -> History {
     let mut mount = Mount::new(&device.device, &at);
     run("sync", &["-f", text(&at)]);
     let made = export.len();
-    let mut worker = Worker::new(&at, &export, seed);
+    let mut worker = Worker::new(&at, &*export, LOAD, seed);
     let mut until_remount = STEPS_MOUNTED;
     while export.flushes(made..) < flushes {
-        worker.step();
+        worker.step().unwrap();
         until_remount -= 1;
         if until_remount == 0 {
             // Data cached above the volume is read from it again.
@@ -79,7 +80,7 @@ fn record(file_system: &str, flushes: usize, seed: u64) -> History {
             worker.read_all();
         }
     }
-    let promises = worker.promises();
+    let promises = worker.versions();
     drop(mount);
     drop(device);
     History { requests: export.requests(), promises, made }
@@ -95,14 +96,16 @@ struct Crash {
 }
 
 /// Checks that the file system recovers with everything that was promised, and returns the number of promises.
-fn judge(file_system: &str, directory: &Path, crash: &Crash, promises: &[Promise]) -> Result<usize, String> {
+fn judge(file_system: &str, directory: &Path, crash: &Crash, promises: &[Version]) -> Result<usize, String> {
     let image = directory.join("image");
     write_sparse(&image, &crash.image);
     let image = text(&image);
     let at = directory.join("recovered");
     let options = if file_system == "xfs" { "loop,nouuid" } else { "loop" };
-    let due = |promise: &&Promise| promise.requests.start <= crash.durable && crash.made <= promise.requests.end;
-    let due: Vec<&Promise> = promises.iter().filter(due).collect();
+    let due = |version: &&Version| {
+        version.promised.start <= crash.durable as u64 && crash.made as u64 <= version.promised.end
+    };
+    let due: Vec<&Version> = promises.iter().filter(due).collect();
     {
         if file_system == "btrfs" {
             run("btrfs", &["device", "scan", "--forget"]);
@@ -219,7 +222,7 @@ fn recovers_at_flushes(
     Ok(judged)
 }
 
-fn judge_all(file_system: &str, crashes: &Receiver<Crash>, promises: &[Promise]) -> Result<(usize, usize), String> {
+fn judge_all(file_system: &str, crashes: &Receiver<Crash>, promises: &[Version]) -> Result<(usize, usize), String> {
     let directory = directory();
     let (mut points, mut kept) = (0, 0);
     for crash in crashes {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_storage::export::{Done, Error, Export, Extent, Operation, Request};
 use flashwise_testing::memory::Memory;
+use flashwise_testing::work::Moments;
 
 /// A recorded request.
 #[derive(Clone)]
@@ -30,13 +31,6 @@ impl Recording {
         self.requests.lock().unwrap().len()
     }
 
-    /// Returns the number of requests up to and including the last flush. Everything durable by now is durable after
-    /// these.
-    pub fn flushed(&self) -> usize {
-        let requests = self.requests.lock().unwrap();
-        requests.iter().rposition(|request| request.operation == Operation::Flush).map_or(0, |last| last + 1)
-    }
-
     /// Returns the number of flushes among `requests`.
     pub fn flushes(&self, requests: std::ops::RangeFrom<usize>) -> usize {
         let is_flush = |request: &&Recorded| request.operation == Operation::Flush;
@@ -45,6 +39,21 @@ impl Recording {
 
     pub fn requests(&self) -> Vec<Recorded> {
         self.requests.lock().unwrap().clone()
+    }
+}
+
+/// Moments are numbers of requests.
+impl Moments for &Recording {
+    fn now(&self) -> u64 {
+        self.len() as u64
+    }
+
+    /// Returns the number of requests up to and including the last flush. Everything durable by now is durable after
+    /// these.
+    fn durable(&self) -> u64 {
+        let requests = self.requests.lock().unwrap();
+        let last = requests.iter().rposition(|request| request.operation == Operation::Flush);
+        last.map_or(0, |last| last as u64 + 1)
     }
 }
 
