@@ -5,8 +5,8 @@
 //! After a power failure, a disk with a volatile cache has everything up to some flush. Of the writes between that
 //! flush and the next, it has any. A backend has such a state at every moment if data is written back by these rules:
 //!
-//! - A flush ends an epoch, and so does a write that is durable before its answer. A change belongs to the epoch in
-//!   which it was planned.
+//! - A flush ends an epoch, and so does a write that is durable before its answer. Otherwise it ends some seconds after
+//!   its first change. A change belongs to the epoch in which it was planned.
 //! - A restart ends an epoch, because clients take for durable what they find then.
 //! - A block is written back in the version that it had at the end of the epoch. A later epoch does not replace it.
 //! - Nothing of an epoch reaches the backend before everything of the epochs before it is durable there.

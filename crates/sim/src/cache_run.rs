@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Event, Figures, LogCache, Request};
+use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
@@ -20,8 +20,10 @@ pub struct CacheRun<C = LogCache> {
     planned: Vec<Step>,
     /// Batches of blocks being written back.
     batches: VecDeque<u32>,
-    /// Answered writes past the flash, if they are [ended](CacheRun::end_past) one by one.
-    past: Option<Vec<Step>>,
+    /// Changes that wait until more is written back, in order.
+    waiting: VecDeque<CacheRequest>,
+    /// Answered writes past the flash, and flushes of the backend, if they are ended one by one.
+    open: Option<Vec<Step>>,
 }
 
 impl CacheRun {
@@ -46,7 +48,8 @@ impl CacheRun {
 impl<C: Cache<Step = Step>> CacheRun<C> {
     /// Runs an existing cache.
     pub fn of(cache: C) -> CacheRun<C> {
-        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: VecDeque::new(), past: None }
+        let (planned, batches, waiting) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        CacheRun { cache, now_us: 0, planned, batches, waiting, open: None }
     }
 
     /// Runs a request. Times never decrease: an earlier one counts as the previous.
@@ -60,20 +63,29 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
         self.end_batches();
     }
 
-    /// Keeps answered writes past the flash open until [`end_past`](Self::end_past).
-    pub fn leave_past(&mut self) {
-        self.past = Some(Vec::new());
+    /// Keeps answered writes past the flash open until [`end_past`](Self::end_past), and flushes of the backend until
+    /// [`end_flush`](Self::end_flush).
+    pub fn leave_open(&mut self) {
+        self.open = Some(Vec::new());
     }
 
     /// Ends an answered write past the flash, given by the number of its frame.
     pub fn end_past(&mut self, number: u32) {
-        let past = self.past.as_mut().expect("such writes were to be left");
-        let is_this = |step: &Step| matches!(step, Step::WriteBackend { frame, .. } if frame.number == number);
-        let at = past.iter().position(is_this).expect("a write is planned and ends once");
-        let step = past.swap_remove(at);
+        self.end_open(|step| matches!(step, Step::WriteBackend { frame, .. } if frame.number == number));
+    }
+
+    /// Ends the oldest flush of the backend that belongs to no batch.
+    pub fn end_flush(&mut self) {
+        self.end_open(|step| matches!(step, Step::FlushBackend { .. }));
+    }
+
+    fn end_open(&mut self, is_this: impl FnMut(&Step) -> bool) {
+        let open = self.open.as_mut().expect("such steps were to be left open");
+        let at = open.iter().position(is_this).expect("a step is planned and ends once");
+        let step = open.remove(at);
         self.cache.on(Event::Done(&step), &mut self.planned);
         if self.cache.may_go_on() {
-            self.background(Event::GoOn);
+            self.go_on();
         }
     }
 
@@ -82,9 +94,25 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
         self.background(Event::Tick { now_us: tick_us });
     }
 
-    /// Plans a request without the ticks before it; its write-back stays open.
+    /// Plans a request without the ticks before it; its write-back stays open. A change may have to wait for the end of
+    /// write-back.
     pub fn plan(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
+        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush);
+        if changes && (!self.waiting.is_empty() || self.must_wait(request)) {
+            self.waiting.push_back(*request);
+            self.go_on();
+        } else {
+            self.begin(request);
+        }
+    }
+
+    fn must_wait(&mut self, request: &CacheRequest) -> bool {
+        let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
+        self.cache.waits(&Request { caching, ..Request::whole(kind, offset_bytes, length_bytes, durable) })
+    }
+
+    fn begin(&mut self, request: &CacheRequest) {
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
         for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
             let event = Event::Request { request: &piece, now_us: self.now_us };
@@ -101,9 +129,27 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
     /// Performs the plan and everything that follows from it.
     fn perform(&mut self) {
         self.perform_planned();
-        while self.past.is_none() && self.cache.may_go_on() {
+        while self.open.is_none() && self.cache.may_go_on() {
             self.cache.on(Event::GoOn, &mut self.planned);
             self.perform_planned();
+        }
+    }
+
+    /// Lets the cache go on, and begins changes that no longer have to wait.
+    fn go_on(&mut self) {
+        loop {
+            self.background(Event::GoOn);
+            let before = self.waiting.len();
+            while let Some(request) = self.waiting.front().copied()
+                && !self.must_wait(&request)
+            {
+                self.waiting.pop_front();
+                self.begin(&request);
+            }
+            // Those that began may have ended an epoch that the next one waits for.
+            if !(1..before).contains(&self.waiting.len()) {
+                return;
+            }
         }
     }
 
@@ -111,9 +157,11 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
     fn perform_planned(&mut self) {
         let mut steps = std::mem::take(&mut self.planned);
         for step in &steps {
-            match (step, &mut self.past) {
+            match (step, &mut self.open) {
                 (Step::Destaged { batch }, _) => self.batches.push_back(*batch),
-                (Step::WriteBackend { acknowledged: true, .. }, Some(past)) => past.push(step.clone()),
+                (Step::WriteBackend { acknowledged: true, .. } | Step::FlushBackend { batch: None }, Some(open)) => {
+                    open.push(step.clone());
+                }
                 _ => self.cache.on(Event::Done(step), &mut self.planned),
             }
         }
@@ -126,6 +174,7 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
         while let Some(batch) = self.batches.pop_front() {
             self.end(batch);
         }
+        assert!(self.waiting.is_empty(), "changes wait only while something is written back");
     }
 
     /// Ends a batch of blocks written back.
@@ -137,9 +186,7 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
 
     fn end(&mut self, batch: u32) {
         self.cache.on(Event::Done(&Step::Destaged { batch }), &mut self.planned);
-        if self.batches.is_empty() {
-            self.background(Event::GoOn);
-        }
+        self.go_on();
     }
 
     /// The cache.
@@ -165,7 +212,7 @@ pub struct CacheCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_core::cache::Kind;
+    use flashwise_core::cache::WriteBackOrder;
     use flashwise_core::filter::Caching;
     use flashwise_core::format::Geometry;
     use flashwise_core::policy::Spec;
@@ -205,6 +252,26 @@ mod tests {
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (1, 0));
         run.request(&request(49_000_000, Kind::Read, 1000));
         assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (0, 1));
+        run.cache().check();
+    }
+
+    /// No client flushes. A first epoch begins at 0, because writes before could have passed the flash, and ends at 5 s.
+    /// The next one begins at 7 s.
+    #[test]
+    fn an_epoch_without_flushes_ends_by_its_age() {
+        let mut run = CacheRun::new(Config { order: WriteBackOrder::Barriers, write_buffer_blocks: 0, ..config() });
+        let requests = [
+            (500_000, Kind::Write, 0),
+            (4_999_999, Kind::Read, 0),
+            (5_000_000, Kind::Read, 1),
+            (7_000_000, Kind::Write, 1),
+            (11_999_999, Kind::Read, 1),
+            (12_000_000, Kind::Read, 2),
+        ];
+        for (time_us, kind, unfinished) in requests {
+            run.request(&request(time_us, kind, 7));
+            assert_eq!(run.cache().epochs().unwrap().unfinished(), unfinished, "{time_us}");
+        }
         run.cache().check();
     }
 

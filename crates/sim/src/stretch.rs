@@ -135,6 +135,8 @@ pub struct Ran {
     pub epochs: Vec<Stretch>,
     /// Wear of the flash device after the warm-up, if there was one.
     pub wear: Option<Wear>,
+    /// Blocks at the end that the backend lacks, of the whole cache.
+    pub dirty_blocks: u64,
 }
 
 impl Ran {
@@ -252,7 +254,7 @@ impl Stretches {
         let warm = self.warm.unwrap_or(end);
         let counted = self.stretch(warm, end);
         let Stretches { decisions, epochs, .. } = self;
-        Ran { counted, warmup_accesses: warm.counts.accesses(), decisions, waits, epochs, wear }
+        Ran { counted, warmup_accesses: warm.counts.accesses(), decisions, waits, epochs, wear, dirty_blocks: 0 }
     }
 }
 

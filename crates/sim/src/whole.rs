@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use flashwise_core::access::Op;
 use flashwise_core::account;
 use flashwise_core::block_cache::{FlashWrites, Tally};
-use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache};
+use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::{FlashStep, Step};
@@ -76,7 +76,8 @@ impl WholeRun<'_> {
             assert!(in_memory.is_some_and(|blocks| blocks <= config.segment_blocks.into()), "each write has a cause");
         }
         let erased = ssd.map(Ftl::erasures_by_unit);
-        Ok(stretches.end(time_us, end, run.finish(), erased))
+        let dirty_blocks = run.cache().log.blocks_to_write_back();
+        Ok(Ran { dirty_blocks, ..stretches.end(time_us, end, run.finish(), erased) })
     }
 }
 
@@ -242,6 +243,10 @@ impl Cache for Charged {
 
     fn may_go_on(&self) -> bool {
         self.log.may_go_on()
+    }
+
+    fn waits(&mut self, request: &Request) -> bool {
+        self.log.waits(request)
     }
 
     fn figures(&self) -> Figures {

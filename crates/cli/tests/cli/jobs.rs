@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{fail, flashwise, parts, succeed};
+use crate::common::{fail, flashwise, parts, project, succeed};
 use flashwise_testing::waiting::wait_until;
 use tempfile::TempDir;
 
@@ -322,4 +322,23 @@ fn lines_are_only_added_to_files_of_rows() {
     let held = std::fs::File::create(folder.path().join("held.jsonl")).unwrap();
     held.lock().unwrap();
     assert!(refused(&["--jsonl", "held.jsonl"], 2).contains("found another run that writes to it"));
+}
+
+/// A row has the order if there is one, and the table a column if a row has it.
+#[test]
+fn write_back_in_order_is_in_the_row_and_costs_flushes() {
+    let folder = TempDir::new().unwrap();
+    let trace = project().join("traces/netsfs.csv.zst");
+    succeed(folder.path(), &["trace", "cut", trace.to_str().unwrap(), "cut.arrow", "--requests", "0..20000"]);
+    for arrivals in ["", " arrivals=closed:depth=8"] {
+        let job = |order: &str| format!("policy=larc size=32MiB layout=log{arrivals} write-back-order={order}\n");
+        std::fs::write(folder.path().join("jobs"), job("none") + &job("barriers")).unwrap();
+        let run = |form: &str| succeed(folder.path(), &["simulate", "cut.arrow", "--job", "jobs", form]);
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&run("--json")).unwrap();
+        let orders: Vec<_> = rows.iter().map(|row| row["write_back_order"].as_str()).collect();
+        assert_eq!(orders, [None, Some("barriers")]);
+        let [none, barriers] = [0, 1].map(|row| rows[row]["backend_flushes"].as_u64().unwrap());
+        assert!(barriers > none, "{arrivals}: {barriers} flushes, {none} without an order");
+        assert!(run("--threads=1").contains("barriers"));
+    }
 }

@@ -88,6 +88,11 @@ impl LogCache {
         self.in_order.as_ref().map(|order| &order.epochs)
     }
 
+    /// Returns the number of flushes of the backend, besides those of batches, that have ended.
+    pub fn backend_flushes(&self) -> u64 {
+        self.unflushed.ended()
+    }
+
     /// True if changes may pass the flash: the backend has all epochs that have ended.
     pub(super) fn may_pass(&self) -> bool {
         !self.has_flash || self.in_order.as_ref().is_none_or(|order| order.epochs.all_done())
@@ -141,8 +146,14 @@ impl LogCache {
         self.log.keep_before(Some(end));
     }
 
+    /// Returns the time when the open epoch ends without a client's flush. Some clients never flush.
+    pub(super) fn epoch_ends_us(&self) -> Option<u64> {
+        let changed_us = self.in_order.as_ref().filter(|_| self.has_flash)?.epochs.changed_us()?;
+        Some(changed_us.saturating_add(self.config.commit_age_us))
+    }
+
     /// Ends the open epoch without a client's flush. Returns false if it has no changes.
-    fn end_epoch(&mut self, steps: &mut Vec<Step>) -> bool {
+    pub(super) fn end_epoch(&mut self, steps: &mut Vec<Step>) -> bool {
         if self.flash_failed && self.in_order.as_ref().is_some_and(|order| order.epochs.changed_us().is_some()) {
             self.epoch_ended();
             return true;
@@ -303,10 +314,11 @@ impl LogCache {
         Some(oldest_us.saturating_add(self.config.dirty_age_us / 5 * 4))
     }
 
-    /// Returns the time when write-back has work, without other events.
+    /// Returns the time when write-back has work, without other events. While it is working, it continues by itself.
     pub(super) fn ordered_us(&self) -> Option<u64> {
         let order = self.in_order.as_ref()?;
-        if self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done() {
+        let is_working = self.destaging_blocks > 0 || order.waits_for_flush;
+        if is_working || self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done() {
             return None;
         }
         let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());

@@ -412,8 +412,8 @@ impl LogCache {
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
         let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
         let witness_us = appends.then_some(self.ticked_us);
-        let sure_us = self.intents.due_us();
-        self.commit_us().into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
+        let others_us = [self.epoch_ends_us(), self.aged_us(), retry_us, self.intents.due_us(), witness_us];
+        self.commit_us().into_iter().chain(others_us.into_iter().flatten()).min()
     }
 
     /// Plans the work that is due, without a request.
@@ -428,6 +428,8 @@ impl LogCache {
             // Only before accesses, whose times are the same in a replay; other ticks are not reproducible.
             self.tick_policy(now_us);
             self.commit(steps);
+        } else if self.epoch_ends_us().is_some_and(|ends_us| ends_us <= now_us) {
+            self.end_epoch(steps);
         }
         self.clean_all(steps);
         self.background(steps);

@@ -352,7 +352,7 @@ impl LogCache {
         for chunk in self.write_buffer.drain() {
             self.write_chunk(&chunk, from, steps);
         }
-        self.make_flash_durable(from == From::Buffer, steps);
+        self.make_flash_durable(steps);
         // Otherwise the backend is flushed after the last leaving block was sent.
         if self.past.leaving() == 0 {
             self.flush_backend(steps);
@@ -360,14 +360,14 @@ impl LogCache {
     }
 
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
-        self.make_flash_durable(true, steps);
+        self.make_flash_durable(steps);
         self.flush_backend(steps);
     }
 
-    /// Plans to make the flash durable. A client's request for that `ends` the open epoch.
-    fn make_flash_durable(&mut self, ends: bool, steps: &mut Vec<Step>) {
+    /// Plans to make the flash durable, which ends the open epoch.
+    fn make_flash_durable(&mut self, steps: &mut Vec<Step>) {
         self.record_lost(steps);
-        let ends = ends && self.mark_epoch_end(steps);
+        let ends = self.mark_epoch_end(steps);
         if self.log.open_matters() || !self.found.is_empty() {
             self.log_seal(steps);
         }

@@ -135,6 +135,8 @@ flashwise_core::cache_figures! { figures! { @log
         flash_flushes: u64, "flushes";
         /// Flushes of the backend.
         backend_flushes: u64, "flushes";
+        /// Blocks at the end that are still to be written back.
+        dirty_blocks: u64, "blocks";
     }
 } }
 
@@ -146,8 +148,8 @@ macro_rules! with_figures {
 }
 
 impl CacheFigures {
-    /// Returns the figures of a cache of `config` that counted `whole`.
-    pub(super) fn new(config: &Config, whole: &Whole) -> CacheFigures {
+    /// Returns the figures of a cache of `config` that counted `whole`, and has so many dirty blocks at the end.
+    pub(super) fn new(config: &Config, whole: &Whole, dirty_blocks: u64) -> CacheFigures {
         let figures = &whole.figures;
         let own = CacheFigures {
             write_mode: config.mode.name(),
@@ -155,6 +157,7 @@ impl CacheFigures {
             resets: figures.erasures,
             flash_flushes: whole.flash_flushes,
             backend_flushes: whole.backend_flushes,
+            dirty_blocks,
             ..CacheFigures::default()
         };
         flashwise_core::cache_figures! { with_figures! { @of figures, own; } }

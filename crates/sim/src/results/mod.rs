@@ -10,6 +10,7 @@ mod parquet;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::counters::Counters;
 
 pub use self::brief::Brief;
@@ -93,6 +94,9 @@ figures! {
         /// The admission rule as the user named it; empty if there is none. Only for the whole cache and for arrays.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<SpecText>, "", "admission", "";
+        /// The order of write-back: `barriers`; empty if it is none. Only for the whole cache.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        write_back_order: Option<&'static str>, "", "order", "";
         /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the
         /// admission rule. Above 1 the flash wears out early.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,6 +226,7 @@ impl ResultRow {
         let written_bytes = flash_writes_blocks * block_bytes;
         let flash = run.flash.as_ref();
         let whole = run.whole.as_ref().zip(counts.whole.as_ref());
+        let order = run.whole.as_ref().map(|config| config.order);
         let tiers = TierFigures::of(run);
         let ram = tiers.is_none() && run.ram_bytes > 0;
         let ram = ram.then_some(RamFigures { ram_bytes: run.ram_bytes, ram_read_hits: counts.ram_hits });
@@ -242,6 +247,7 @@ impl ResultRow {
             write_traffic_blocks,
             flash_writes_blocks,
             flash_bytes_written: written_bytes,
+            write_back_order: order.filter(|order| *order != WriteBackOrder::None).map(WriteBackOrder::name),
             admission: (run.whole.is_some() || array.is_some()).then(|| admission.into()),
             drive_writes_budget_used: match refused {
                 None => figures::drive_writes_budget_used(run, limits, written_bytes, block_bytes),
@@ -250,7 +256,7 @@ impl ResultRow {
             caveat: caveat::of_run(refused, rated_seconds(run)),
             ram,
             tiers,
-            cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
+            cache: whole.map(|(config, whole)| CacheFigures::new(config, whole, run.ran.dirty_blocks)),
             buckets: counts.buckets.is_some().then(|| BucketFigures::of(counts, flash_bytes)),
             endurance: flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes)),
             array,

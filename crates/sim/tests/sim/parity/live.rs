@@ -27,6 +27,8 @@ pub enum Event {
     Ended(u32),
     /// The backend took an answered write past the flash, from this frame.
     WentPast(u32),
+    /// The oldest flush of the backend ended.
+    Flushed,
 }
 
 type Answers = Arc<Mutex<Answered>>;
@@ -195,11 +197,13 @@ impl Live {
         let transfer = self.in_flight.swap_remove(self.random.random_range(0..self.in_flight.len()));
         let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
         disk.perform(&transfer).unwrap();
-        let (before, past_before) = (self.engine.cache().batches(), self.engine.cache().going_past());
+        let unfinished = |cache: &LogCache| (cache.batches(), cache.going_past(), cache.backend_flushes());
+        let (before, past_before, flushes_before) = unfinished(self.engine.cache());
         self.engine.completed(transfer.tag, Ok(()));
-        let (after, past_after) = (self.engine.cache().batches(), self.engine.cache().going_past());
+        let (after, past_after, flushes) = unfinished(self.engine.cache());
         let went_past = past_before.into_iter().filter(|write| !past_after.contains(write));
         self.events.extend(went_past.map(|(_, frame)| Event::WentPast(frame)));
+        self.events.extend((flushes_before..flushes).map(|_| Event::Flushed));
         self.events.extend(before.into_iter().filter(|batch| !after.contains(batch)).map(Event::Ended));
         self.collect();
     }

@@ -94,9 +94,11 @@ fn without_flushes(scenario: Scenario) -> Scenario {
 /// Writers who are slowed down ask later than a recording of them, so their waits would say little.
 #[test]
 fn requests_wait_as_long_in_a_simulation_of_their_recording() {
-    for (ram, think_ms) in [("0", 100), ("8MiB", 100), ("8MiB", 40)] {
-        let scenario = without_flushes(writers_think(think_ms, ram));
-        let job = format!("policy=lru size=64MiB layout=log erase-unit=256KiB ram={ram}");
-        replay(&format!("ram {ram}, writers that think for {think_ms} ms"), scenario, &job);
+    let runs = [("0", 100, "none"), ("8MiB", 100, "none"), ("8MiB", 40, "none"), ("8MiB", 100, "barriers")];
+    for (ram, think_ms, order) in runs {
+        let mut scenario = without_flushes(writers_think(think_ms, ram));
+        scenario.settings.push(("write-back-order", order));
+        let job = format!("policy=lru size=64MiB layout=log erase-unit=256KiB ram={ram} write-back-order={order}");
+        replay(&format!("ram {ram}, order {order}, writers that think for {think_ms} ms"), scenario, &job);
     }
 }
