@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::human;
 use flashwise_core::options::OptionError;
 use flashwise_core::policy::Spec;
@@ -12,7 +13,7 @@ use flashwise_device::offers::{Catalogue, EXAMPLE};
 use flashwise_report::advice::render_advice;
 use flashwise_sim::advise::{
     Advice, AdviseError, AdvisedCache, Paths, Question, Stages, Targets, Verdict, Ways, Workload, YEARS_MAX, advise,
-    configuration, mode_of, over_provision_of, policy_of,
+    configuration, mode_of, order_of, over_provision_of, policy_of,
 };
 use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
@@ -64,6 +65,11 @@ pub struct Advise {
     /// The modes are write-back, write-through and write-around.
     #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
     modes: Vec<List<&'static str>>,
+    /// Required order of write-back: none, or barriers
+    ///
+    /// With barriers, the backend is a consistent older state if the flash is lost. The answer has the cost of that.
+    #[arg(long = "write-back-order", value_name = "ORDER", default_value = "none", value_parser = order_of, hide_short_help = true)]
+    order: WriteBackOrder,
     /// Free shares of the flash to try; repeatable [default: 10%,25%]
     #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares, hide_short_help = true)]
     over_provisions: Vec<List<Share>>,
@@ -139,6 +145,7 @@ impl Advise {
             catalogue: &catalogue,
             targets: Targets { latency_us: self.latency.map(|latency| latency.us() as f64), years: self.years },
             ways: self.ways()?,
+            order: self.order,
             warmup: self.warmup,
             exhaustive: self.exhaustive,
         };
@@ -302,7 +309,7 @@ fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency:
             human::bytes(cache.ram_bytes as f64),
             cache.policy.clone(),
             cache.admission.clone(),
-            cache.write_mode.trim_start_matches("write-").to_owned(),
+            cache.writes().trim_start_matches("write-").to_owned(),
             human::percent(cache.over_provision),
             human::number(cache.cost),
             wait(cache.latency_mean_us),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use flashwise_core::quantity::Duration;
 use flashwise_device::offers::Catalogue;
 use flashwise_sim::advise::{
-    AdviseError, Question, Targets, Ways, Workload, YEARS_MAX, advise as find_cache, mode_of, over_provision_of,
-    policy_of,
+    AdviseError, Question, Targets, Ways, Workload, YEARS_MAX, advise as find_cache, mode_of, order_of,
+    over_provision_of, policy_of,
 };
 use flashwise_sim::job::{Admission, JobError};
 use flashwise_sim::simulate::Warmup;
@@ -38,6 +38,9 @@ use crate::{trace, work};
 ///     Admission rules to choose among.
 /// write_modes : str or list of str, optional
 ///     Some of "write-back", "write-through" and "write-around".
+/// write_back_order : str, default "none"
+///     Required order of write-back: "none", or "barriers". With barriers, the backend is a consistent older state if
+///     the flash is lost. `order_cost` then has the cost of the order.
 /// over_provisions : str or float, or a list of these, optional
 ///     Free shares of the flash to choose among, up to 0.9.
 /// warmup : int or str, optional
@@ -69,7 +72,8 @@ use crate::{trace, work};
 /// 'ram-only'
 #[pyfunction]
 #[pyo3(signature = (
-    trace, *, latency=None, years=5.0, devices=None, policies=None, admissions=None, write_modes=None, over_provisions=None,
+    trace, *, latency=None, years=5.0, devices=None, policies=None, admissions=None, write_modes=None, write_back_order="none",
+    over_provisions=None,
     warmup=None, exhaustive=false, format=None, block_size=None, lenient=false, threads=None, progress=None
 ))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
@@ -82,6 +86,7 @@ pub fn advise<'py>(
     policies: Option<&Bound<'py, PyAny>>,
     admissions: Option<&Bound<'py, PyAny>>,
     write_modes: Option<&Bound<'py, PyAny>>,
+    write_back_order: &str,
     over_provisions: Option<&Bound<'py, PyAny>>,
     warmup: Option<&Bound<'py, PyAny>>,
     exhaustive: bool,
@@ -122,6 +127,7 @@ pub fn advise<'py>(
         catalogue: &catalogue,
         targets: Targets { latency_us: latency.map(|latency| latency.us() as f64), years },
         ways: ways.or_defaults().map_err(PyValueError::new_err)?,
+        order: order_of(write_back_order).map_err(|problem| wrong("write_back_order", problem))?,
         warmup: warmup.map_err(|problem| wrong("warmup", problem))?,
         exhaustive,
     };

@@ -208,7 +208,7 @@ fn told(run: &AdvisedCache, currency: &str) -> String {
         number(run.cost),
         years(run),
         run.policy,
-        run.write_mode,
+        run.writes(),
         percent(run.over_provision),
     )
 }
@@ -251,7 +251,7 @@ fn cells(run: &AdvisedCache) -> Vec<String> {
         bytes(run.ram_bytes),
         run.policy.clone(),
         run.admission.clone(),
-        run.write_mode.clone(),
+        run.writes(),
         percent(run.over_provision),
         number(run.cost),
         wait(run.latency_mean_us),

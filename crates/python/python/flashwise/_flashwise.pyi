@@ -553,6 +553,7 @@ def advise(
     policies: str | Sequence[str] | None = None,
     admissions: str | Sequence[str] | None = None,
     write_modes: str | Sequence[str] | None = None,
+    write_back_order: str = "none",
     over_provisions: str | float | Sequence[str | float] | None = None,
     warmup: str | int | None = None,
     exhaustive: bool = False,
@@ -581,6 +582,9 @@ def advise(
         Admission rules to choose among.
     write_modes : str or list of str, optional
         Some of "write-back", "write-through" and "write-around".
+    write_back_order : str, default "none"
+        Required order of write-back: "none", or "barriers". With barriers, the backend is a consistent older state if
+        the flash is lost. `order_cost` then has the cost of the order.
     over_provisions : str or float, or a list of these, optional
         Free shares of the flash to choose among, up to 0.9.
     warmup : int or str, optional

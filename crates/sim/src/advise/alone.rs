@@ -2,6 +2,7 @@
 //! with the requests of the trace, as caches do.
 
 use flashwise_core::access::Op;
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::tiers::{Device, Tier};
 use flashwise_device::TierModel;
 use flashwise_device::offers::Offer;
@@ -167,6 +168,7 @@ pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCa
             policy: "lru".to_owned(),
             admission: "none".to_owned(),
             write_mode: "write-through".to_owned(),
+            write_back_order: WriteBackOrder::None.name().to_owned(),
             price: price(ram_bytes),
             waiting_cost,
             cost: price(ram_bytes) + waiting_cost,

@@ -7,7 +7,7 @@ use super::certainty;
 use super::search::{Found, Guess, Search, busiest};
 use super::sentences::{self, FASTEST, LONGEST, overload};
 use super::words::{is_of_ram, latency, money};
-use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without};
+use super::{Advice, AdviseError, AdvisedCache, Alternative, OrderCost, Verdict, Without};
 
 /// Largest share of the latency for a cache to be called faster.
 const FASTER: f64 = 0.9;
@@ -57,6 +57,8 @@ pub(super) fn of(mut search: Search, found: Option<usize>, no_cache: Without) ->
         cache = cache.into_iter().chain(in_ram.iter().cloned()).min_by(by_miss);
         help = cache.as_ref().map(|cache| alone::more_storage(&search, cache)).transpose()?.flatten();
     }
+    let is_of_flash = cache.as_ref().is_some_and(|cache| cache.device != alone::RAM_ONLY);
+    let order_cost = answer.filter(|_| is_of_flash).map(|answer| OrderCost::of(&search, answer)).transpose()?.flatten();
     let certainty = certainty::of(&search, cache.as_ref());
     let mut runs: Vec<AdvisedCache> = search.found.iter().map(|found| found.cache.clone()).chain(in_ram).collect();
     runs.sort_by(|one, other| one.cost.total_cmp(&other.cost));
@@ -70,6 +72,7 @@ pub(super) fn of(mut search: Search, found: Option<usize>, no_cache: Without) ->
         cautions: certainty.cautions.clone(),
         cache,
         alternatives,
+        order_cost,
         help,
         no_cache,
         all_flash,
@@ -266,9 +269,13 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
         );
     }
     if cache.write_mode == "write-back" {
-        told.push(
-            "In write-back, the newest writes are only on this flash: if it fails for good, they are lost.".to_owned(),
-        );
+        let ordered = match &cache.write_back_order[..] {
+            "none" => "",
+            _ => " The storage is then a consistent older state.",
+        };
+        told.push(format!(
+            "In write-back, the newest writes are only on this flash: if it fails for good, they are lost.{ordered}"
+        ));
     }
     if cache.devices > 1 {
         told.push(format!(

@@ -1,5 +1,6 @@
 //! A cache to buy, its settings, and its job.
 
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::cache::settings::{Given, Setting};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
@@ -35,6 +36,8 @@ figures! {
         admission: String, "";
         /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: String, "";
+        /// The order of write-back: `none` or `barriers`.
+        write_back_order: String, "";
         /// The share of the flash that is kept free.
         over_provision: f64, "share";
         /// Price of devices and RAM.
@@ -72,6 +75,14 @@ figures! {
 }
 
 impl AdvisedCache {
+    /// Returns the write mode, with the order of write-back if there is one.
+    pub fn writes(&self) -> String {
+        match &self.write_back_order[..] {
+            "none" | "" => self.write_mode.clone(),
+            order => format!("{} ({order})", self.write_mode),
+        }
+    }
+
     /// Describes the worst interval: its length, and its start relative to that of the trace.
     pub fn worst_interval(&self) -> Option<String> {
         Some(after(self.latency_worst_seconds?, self.latency_worst_after_s?))
@@ -92,6 +103,7 @@ pub(super) struct Way {
     pub policy: Spec,
     pub admission: Admission,
     pub mode: &'static str,
+    pub order: WriteBackOrder,
     pub over_provision: Share,
 }
 
@@ -129,9 +141,12 @@ impl Purchase<'_> {
             cache_device: Some(Written { text, value: self.offer.model }),
             ..base.clone()
         };
-        let mode = Setting::named("write-mode");
-        let value = mode.read(&Given::Text(way.mode)).map_err(JobError::Setting)?;
-        job.settings.set(mode, value);
+        let ordered = (way.order != WriteBackOrder::None).then_some(("write-back-order", way.order.name()));
+        for (name, value) in std::iter::once(("write-mode", way.mode)).chain(ordered) {
+            let setting = Setting::named(name);
+            let value = setting.read(&Given::Text(value)).map_err(JobError::Setting)?;
+            job.settings.set(setting, value);
+        }
         job.plain()
     }
 

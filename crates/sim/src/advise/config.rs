@@ -47,6 +47,9 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
     key("policy", &cache.policy);
     key("admission", &cache.admission);
     key("write-mode", &cache.write_mode);
+    if cache.write_back_order != "none" {
+        key("write-back-order", &cache.write_back_order);
+    }
     key("over-provision", &share.to_string());
     if let Some(offer) = offer {
         key("cache-device", &offer.model.to_string());

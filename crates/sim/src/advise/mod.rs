@@ -11,12 +11,14 @@ mod cache;
 mod certainty;
 mod config;
 mod estimate;
+mod order;
 mod search;
 mod sentences;
 mod ways;
 mod words;
 mod workload;
 
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::human;
 use flashwise_device::offers::Catalogue;
 use flashwise_trace::progress::Progress;
@@ -25,7 +27,8 @@ use serde::Serialize;
 pub use cache::{AdvisedCache, MODES};
 pub use certainty::Certainty;
 pub use config::{Paths, configuration};
-pub use ways::{Ways, mode_of, over_provision_of, policy_of};
+pub use order::{OrderCost, Traffic};
+pub use ways::{Ways, mode_of, order_of, over_provision_of, policy_of};
 pub use words::money;
 pub use workload::Workload;
 
@@ -54,6 +57,8 @@ pub struct Question<'a> {
     pub targets: Targets,
     /// How it may be set.
     pub ways: Ways,
+    /// The required order of write-back. Caches that write through need none.
+    pub order: WriteBackOrder,
     /// Accesses at the start that are not counted.
     pub warmup: Warmup,
     /// True to simulate every cache exactly, without a search.
@@ -119,6 +124,9 @@ pub struct Advice {
     pub cache: Option<AdvisedCache>,
     /// Others to think of.
     pub alternatives: Vec<Alternative>,
+    /// The cost of the order in which the cache writes back, if one is required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_cost: Option<OrderCost>,
     /// Where no cache meets the targets: how long requests would wait with more storage devices.
     pub help: Option<String>,
     /// The storage without a cache.

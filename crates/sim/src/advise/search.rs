@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::tiers::{YEAR_DAYS, YEAR_SECONDS};
 use flashwise_device::TierModel;
 use flashwise_device::offers::Offer;
@@ -11,7 +12,7 @@ use flashwise_trace::Trace;
 
 use super::cache::{AdvisedCache, Purchase, Way};
 use super::estimate::Estimate;
-use super::{AdviseError, Question, Stages, Targets, Workload};
+use super::{AdviseError, Question, Stages, Targets, Traffic, Workload};
 use crate::array::{ArrayFigures, Arrivals};
 use crate::endurance::days;
 use crate::job::{Job, Runs, SampleBy, Written};
@@ -48,6 +49,7 @@ pub(super) struct Found {
     pub purchase: usize,
     pub way: usize,
     pub cache: AdvisedCache,
+    pub traffic: Traffic,
 }
 
 impl Found {
@@ -123,7 +125,8 @@ impl<'a> Search<'a> {
                 for &mode in &ways.modes {
                     for &over_provision in &ways.over_provisions {
                         let (policy, admission) = (policy.clone(), admission.clone());
-                        all.push(Way { policy, admission, mode, over_provision });
+                        let order = if mode == "write-back" { question.order } else { WriteBackOrder::None };
+                        all.push(Way { policy, admission, mode, order, over_provision });
                     }
                 }
             }
@@ -382,7 +385,7 @@ impl<'a> Search<'a> {
         let rows = self.rows(&jobs, what, false)?;
         for (((purchase, way), job), row) in new.into_iter().zip(&jobs).zip(&rows) {
             let cache = self.figures(purchase, way, job, row);
-            self.found.push(Found { purchase, way, cache });
+            self.found.push(Found { purchase, way, cache, traffic: Traffic::of(row) });
         }
         Ok(())
     }
@@ -403,6 +406,7 @@ impl<'a> Search<'a> {
             policy: way.policy.to_string(),
             admission: way.admission.to_string(),
             write_mode: way.mode.to_owned(),
+            write_back_order: way.order.name().to_owned(),
             over_provision: way.over_provision.of_one(),
             price: bought.price,
             waiting_cost,

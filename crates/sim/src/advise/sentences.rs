@@ -5,7 +5,7 @@ use flashwise_core::human;
 use super::alone::RAM_ONLY;
 use super::search::busiest;
 use super::words::{is_of_ram, latency, money};
-use super::{Advice, AdvisedCache, Alternative, Verdict};
+use super::{Advice, AdvisedCache, Alternative, OrderCost, Verdict};
 
 /// A cache that makes the storage faster by less than this share is not worth its price.
 const GAIN_MIN: f64 = 0.1;
@@ -18,7 +18,8 @@ pub(super) fn of(advice: &Advice) -> Vec<String> {
     let words = Words { advice };
     match (advice.verdict, &advice.cache) {
         (Verdict::Buy, Some(cache)) => {
-            vec![words.buy(cache, &name(cache)), words.beside(cache), words.settings(cache)]
+            let first = [words.buy(cache, &name(cache)), words.beside(cache), words.settings(cache)];
+            first.into_iter().chain(words.order()).collect()
         }
         (Verdict::RamOnly, Some(cache)) => {
             let flash = advice.alternatives.first().map(|Alternative { cache, .. }| {
@@ -100,10 +101,15 @@ impl Words<'_> {
         format!(
             "Run {}{behind}, {}, with {} of the flash kept free: {} of the accesses hit{per_day}.",
             cache.policy,
-            cache.write_mode,
+            cache.writes(),
             human::percent(cache.over_provision),
             human::percent(cache.hit_ratio),
         )
+    }
+
+    /// Describes the cost of the order of write-back, if there is one.
+    fn order(&self) -> impl Iterator<Item = String> {
+        self.advice.order_cost.iter().flat_map(OrderCost::sentences)
     }
 
     fn no_cache(&self, cache: Option<&AdvisedCache>) -> Vec<String> {
@@ -153,6 +159,7 @@ impl Words<'_> {
             sentences.push("Buy none: that cache hardly helps.".to_owned());
         } else {
             sentences.push(self.settings(cache));
+            sentences.extend(self.order());
         }
         sentences.extend(advice.help.clone());
         sentences.extend(self.relaxed());

@@ -5,10 +5,12 @@ mod exhaustive;
 use std::fmt::Write;
 
 use crate::workloads;
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::offers::Catalogue;
 use flashwise_sim::advise::{
-    Advice, AdviseError, AdvisedCache, Paths, Question, Quiet, Targets, Verdict, Ways, Workload, advise, configuration,
+    Advice, AdviseError, AdvisedCache, Paths, Question, Quiet, Targets, Traffic, Verdict, Ways, Workload, advise,
+    configuration,
 };
 use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::job::{Job, Runs};
@@ -92,7 +94,17 @@ fn ways() -> Ways {
 }
 
 fn ask(catalogue: &Catalogue, workload: &Workload, targets: Targets, exhaustive: bool) -> Result<Advice, AdviseError> {
-    let question = Question { catalogue, targets, ways: ways(), warmup: Warmup::Accesses(0), exhaustive };
+    ask_in_order(catalogue, workload, targets, exhaustive, WriteBackOrder::None)
+}
+
+fn ask_in_order(
+    catalogue: &Catalogue,
+    workload: &Workload,
+    targets: Targets,
+    exhaustive: bool,
+    order: WriteBackOrder,
+) -> Result<Advice, AdviseError> {
+    let question = Question { catalogue, targets, ways: ways(), order, warmup: Warmup::Accesses(0), exhaustive };
     advise(workload, &question, &Quiet)
 }
 
@@ -233,4 +245,43 @@ fn the_configuration_is_that_of_the_cache() {
         text.contains("\nover-provision = \"10%\"\n") && text.contains("\ncache-device = \"capacity-gb="),
         "{text}"
     );
+}
+
+/// All caches that write back have the order. Its cost is the difference of two runs.
+#[test]
+fn an_order_of_write_back_is_a_requirement_with_a_cost() {
+    let dear = CATALOGUE.replace("price-per-gib = 100", "price-per-gib = 100000");
+    let catalogue = Catalogue::parse("ours.toml", &dear).unwrap();
+    let workload = workload(&trace(1, 60, 100_000), None);
+    let order = WriteBackOrder::Barriers;
+    let advice = ask_in_order(&catalogue, &workload, targets(4000.0, 0.0), false, order).unwrap();
+    let has_order = |cache: &AdvisedCache| cache.write_back_order == "barriers";
+    let writes_back = |cache: &AdvisedCache| cache.write_mode == "write-back";
+    assert!(advice.runs.iter().any(has_order), "{:?}", advice.sentences);
+    assert!(advice.runs.iter().all(|cache| has_order(cache) == writes_back(cache)), "{:?}", advice.runs);
+    let cache = advice.cache.as_ref().unwrap();
+    assert!(has_order(cache), "{:?}", advice.sentences);
+    let text = configuration("flashwise advise t", cache, &catalogue, Paths::default());
+    assert!(text.contains("\nwrite-back-order = \"barriers\"\n"), "{text}");
+    let cost = advice.order_cost.unwrap();
+    let [with, without] = [cache.job.clone(), cache.job.replace(" write-back-order=barriers", "")];
+    assert_ne!(with, without);
+    for (found, job) in [(cost.with, with), (cost.without, without)] {
+        let row = row(&workload, &job);
+        let (figures, array) = (row.cache.unwrap(), row.array.unwrap());
+        let backend_bytes_written = 4096 * (figures.destaged_blocks + figures.backend_written_blocks);
+        let expected = Traffic {
+            backend_bytes_written,
+            backend_flushes: figures.backend_flushes,
+            flash_bytes_written: row.flash_bytes_written,
+            latency_mean_us: array.latency_mean_us,
+            hit_ratio: row.hit_ratio,
+        };
+        assert_eq!(found, expected, "{job}");
+    }
+    assert!(cost.with.backend_flushes > cost.without.backend_flushes, "{cost:?}");
+    let told = advice.sentences.join(" ");
+    assert!(told.contains("Write-back in order (barriers) writes "), "{told}");
+    let advice = ask(&catalogue, &workload, targets(4000.0, 0.0), false).unwrap();
+    assert!(advice.order_cost.is_none() && !advice.runs.iter().any(has_order));
 }
