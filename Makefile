@@ -186,6 +186,11 @@ admission-table: ## Latency over lifetime by admission rule, over FLASHWISE_TRAC
 	cargo build --profile dist -p flashwise
 	benches/admission.sh admission.html > admission.csv
 
+# Writes and waits of caches that write back in order, beside those that do not, as in benches/README.md.
+order-table: ## The cost of the order of write-back, over FLASHWISE_TRACES
+	cargo build --profile dist -p flashwise
+	benches/order.sh
+
 # The same over generated weeks like those of MSR-Cambridge, as in docs/results/admission.md. Takes some minutes.
 weeks-table: ## The same over generated weeks
 	cargo build --profile dist -p flashwise
