@@ -39,7 +39,8 @@ pub fn run_all(runs: &[Run]) -> Result<Vec<BucketFigures>, BucketError> {
         let each =
             |consume: &mut dyn FnMut(&_)| run.workload.for_each(consume).map_err(|error: TraceError| error.into());
         let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-        let (ran, _) = run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, (counting, 0), each)?;
+        let (ran, _) =
+            run_buckets::<BucketError>(&run.settings, run.system, run.flash_bytes, (counting, 0), None, each)?;
         Ok(BucketFigures::of(&ran.counted.counts, run.flash_bytes))
     };
     runs.par_iter().with_max_len(1).map(run).collect()

@@ -70,12 +70,12 @@ pub fn random_table(found: &[Found]) -> String {
         let [latency, times] = paper(random.request_bytes);
         let with = |found: String, paper: &str| if paper.is_empty() { found } else { format!("{found} ({paper})") };
         let speed = |figures: &BucketFigures| figures.throughput_mib_s.unwrap_or(0.0);
-        let less = change(wlfc.latency_mean_us.unwrap_or(0.0), b_like.latency_mean_us.unwrap_or(0.0));
+        let less = change(wlfc.serial_latency_mean_us.unwrap_or(0.0), b_like.serial_latency_mean_us.unwrap_or(0.0));
         let cells = [
             run.name.clone(),
             run.workload.name(),
-            maybe(wlfc.latency_mean_us),
-            maybe(b_like.latency_mean_us),
+            maybe(wlfc.serial_latency_mean_us),
+            maybe(b_like.serial_latency_mean_us),
             with(less, latency),
             format!("{:.2}", speed(wlfc)),
             format!("{:.2}", speed(b_like)),
@@ -125,14 +125,14 @@ pub fn mixed_table(found: &[Found]) -> String {
             let other = same(system).filter(|_| run.system != system).and_then(|(_, other)| of(other));
             other.zip(of(figures)).map_or_else(String::new, |(other, own)| change(own, other))
         };
-        let latency = against(System::BLike, |figures| figures.latency_mean_us);
+        let latency = against(System::BLike, |figures| figures.serial_latency_mean_us);
         let paper = if run.system == System::WlfcC { paper_mixed(&run.workload.name()) } else { "" };
         let name =
             if run.name.is_empty() { run.workload.name() } else { format!("{}, {}", run.workload.name(), run.name) };
         let cells = [
             name,
             run.system.name().to_owned(),
-            maybe(figures.latency_mean_us),
+            maybe(figures.serial_latency_mean_us),
             maybe(figures.write_latency_mean_us),
             maybe(figures.read_latency_mean_us),
             latency + paper,
@@ -170,7 +170,7 @@ pub fn range_table(found: &[Found]) -> String {
         let cells = [
             run.workload.name(),
             run.name.clone(),
-            against(|figures| figures.latency_mean_us, b_like) + paper_mixed(&run.workload.name()),
+            against(|figures| figures.serial_latency_mean_us, b_like) + paper_mixed(&run.workload.name()),
             against(|figures| figures.write_latency_mean_us, b_like),
             against(|figures| figures.read_latency_mean_us, b_like),
             against(|figures| Some(figures.erase_ratio), b_like),
@@ -222,7 +222,7 @@ pub fn chart(found: &[Found], name: &str) -> String {
         Panel { label: label.to_owned(), lines: [System::Wlfc, System::BLike].map(line).to_vec() }
     };
     let panels = [
-        panel("mean latency, ms", |figures| figures.latency_mean_us.unwrap_or(0.0) / 1000.0),
+        panel("mean latency, ms", |figures| figures.serial_latency_mean_us.unwrap_or(0.0) / 1000.0),
         panel("throughput, MiB/s", |figures| figures.throughput_mib_s.unwrap_or(0.0)),
         panel("erasures per request", |figures| figures.erase_ratio),
         panel("backend accesses per request", |figures| figures.backend_ratio),

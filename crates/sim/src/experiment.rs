@@ -178,9 +178,12 @@ impl Experiment {
     /// The array behind a case, if one is simulated.
     pub(crate) fn setting(&self, case: &Case, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
         let model = &self.devices.as_ref()?.model;
-        let (block_bytes, blocks) = match whole {
-            Some(config) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
-            None => (trace.block_size_bytes(), case.capacity_blocks),
+        let (block_bytes, blocks) = match (whole, &self.layout) {
+            (Some(config), _) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
+            (None, Layout::Buckets(..)) => {
+                (BLOCK_BYTES as u64, case.capacity_blocks * trace.block_size_bytes() as usize / BLOCK_BYTES)
+            }
+            (None, _) => (trace.block_size_bytes(), case.capacity_blocks),
         };
         Some(setting(&model.array(), block_bytes, blocks, self.storage_bytes(trace)))
     }

@@ -87,17 +87,19 @@ impl Counts {
         self.accesses() - self.answered.accesses()
     }
 
-    /// Traffic of the devices of an array, with blocks of this many bytes. For the whole cache it includes metadata and
-    /// copies forward.
+    /// Traffic of the devices of an array, with blocks of this many bytes. For a whole cache it includes metadata and
+    /// copies.
     pub fn traffic(&self, block_bytes: u64) -> Traffic {
         let traffic = self.answered.traffic(block_bytes);
-        let Some(Whole { figures, .. }) = &self.whole else { return traffic };
+        let (flash, backend) = match (&self.whole, &self.buckets) {
+            (Some(Whole { figures, .. }), _) => {
+                (figures.flash_written_blocks(), figures.backend_written_blocks + figures.destaged_blocks)
+            }
+            (None, Some(buckets)) => (self.tally.flash_writes.total_blocks(), buckets.figures.backend_written_blocks),
+            (None, None) => return traffic,
+        };
         let bytes = |blocks: u64| blocks as f64 * block_bytes as f64;
-        Traffic {
-            cache_written: bytes(figures.flash_written_blocks()),
-            storage_written: bytes(figures.backend_written_blocks + figures.destaged_blocks),
-            ..traffic
-        }
+        Traffic { cache_written: bytes(flash), storage_written: bytes(backend), ..traffic }
     }
 
     /// Valid blocks in the units that were erased: copied by the device, or found by the cache that reset them.

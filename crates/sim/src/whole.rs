@@ -16,6 +16,7 @@ use flashwise_core::layout::containers::Log;
 use flashwise_core::step::{FlashStep, Step};
 use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl};
+use flashwise_engine::log as engine;
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::progress::Progress;
@@ -50,7 +51,7 @@ impl WholeRun<'_> {
         let log = LogCache::new(config.clone(), Log::new(config.geometry), HashMap::new());
         let charged = Charged { log, ssd, trim, waited_writes: 0, flash_flushes: 0, backend_flushes: 0 };
         let mut run = match waits {
-            Some((model, arrivals)) => Driver::InTime(Box::new(InTime::new(charged, trim, model, arrivals))),
+            Some((model, arrivals)) => Driver::InTime(Box::new(InTime::of_log(charged, trim, model, arrivals))),
             None => Driver::AtOnce(Box::new(CacheRun::of(charged))),
         };
         let mut stretches = Stretches::new(counting, trace.len());
@@ -84,7 +85,7 @@ impl WholeRun<'_> {
 /// The driver of a cache: without times its steps are done at once.
 enum Driver {
     AtOnce(Box<CacheRun<Charged>>),
-    InTime(Box<InTime<Charged>>),
+    InTime(Box<InTime<engine::Log<Charged>>>),
 }
 
 impl Driver {

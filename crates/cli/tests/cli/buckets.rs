@@ -42,9 +42,9 @@ fn each_layout_tells_its_figures_and_they_add_up() {
         assert_eq!(of("erase_ratio"), of("erasures") / 20_000.0);
         assert_eq!(of("backend_ratio"), of("backend_accesses") / 20_000.0);
         let mean = (4.0 * of("write_latency_mean_us") + of("read_latency_mean_us")) / 5.0;
-        assert!((of("latency_mean_us") - mean).abs() < 1e-6 * mean, "{row}");
+        assert!((of("serial_latency_mean_us") - mean).abs() < 1e-6 * mean, "{row}");
         // One after the other: 4 KiB per mean latency.
-        let throughput = 1e6 / of("latency_mean_us") / 256.0;
+        let throughput = 1e6 / of("serial_latency_mean_us") / 256.0;
         assert!((of("throughput_mib_s") - throughput).abs() < 1e-6 * throughput, "{row}");
         assert!(of("erasures") > 0.0 && of("hit_ratio") > 0.1, "{row}");
         row
@@ -61,6 +61,25 @@ fn each_layout_tells_its_figures_and_they_add_up() {
     let rare = row("b-like", &["--journal-logs", "100"]);
     assert!(rare["flash_metadata_blocks"].as_u64() < b_like["flash_metadata_blocks"].as_u64(), "{rare}");
     row("b-like", &["--over-provision", "28%", "--storage-device", "mlc"]);
+}
+
+/// One request after the other finds what it finds without times. More of them at once are answered sooner, together.
+#[test]
+fn requests_wait_for_the_engine_of_wlfc() {
+    let folder = folder();
+    for layout in ["wlfc", "wlfc_c"] {
+        let row = |more: &[&str]| simulate(folder.path(), &[&["--layout", layout, "--device", "femu"], more].concat());
+        let waits = |arrivals| row(&["--arrivals", arrivals, "--storage-device", "hdd", "--cache-device", "slc"]);
+        let (alone, one, four) = (row(&[]), waits("closed:depth=1"), waits("closed:depth=4"));
+        for figure in ["accesses", "hits", "ram_read_hits", "erasures", "backend_accesses", "flash_writes_blocks"] {
+            assert_eq!(one[figure], alone[figure], "{layout}: {figure}");
+        }
+        assert!(alone["latency_mean_us"].is_null() && alone["serial_latency_mean_us"].is_number(), "{alone}");
+        assert!(one["latency_p99_us"].is_number() && one["serial_latency_mean_us"].is_null(), "{one}");
+        let per_s = |row: &Value| row["requests_per_s"].as_f64().unwrap();
+        assert!(per_s(&four) > 1.1 * per_s(&one), "{layout}: {four}");
+        assert_eq!((&one["arrivals"], &four["accesses"]), (&"closed:depth=1".into(), &20_000.into()));
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct Settings {
     pub answers_flushes_at_once: bool,
     /// A bug to plant.
     pub planted: Option<Bug>,
+    /// True if all data is zeroes, which then takes no memory. For simulations.
+    pub blank: bool,
     /// Log: the epoch of its segments.
     pub epoch: u64,
     /// Log: true with a real clock. Then answers pause as the cache requests, and segments omit late blocks.
@@ -50,8 +52,6 @@ pub struct Settings {
     pub write_streams: u8,
     /// Log: frames beyond those of the cache, so that quick steps need not wait for slow ones.
     pub spare_frames: u32,
-    /// Log: true if all data is zeroes, which then takes no memory. For simulations.
-    pub blank: bool,
     /// Buckets: the number of this start of the cache.
     pub start: u64,
     /// Buckets: the number of recoveries since that start.

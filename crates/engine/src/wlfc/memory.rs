@@ -24,11 +24,13 @@ pub(super) struct Region {
     /// Bitmap of the blocks without content; usually empty. And bitmap of those among them that the backend has.
     bad: Vec<u64>,
     of_backend: Vec<u64>,
+    /// True if its content takes no memory.
+    blank: bool,
 }
 
 impl Region {
-    fn new(first: u64, blocks: u32) -> Region {
-        Region { first, blocks, uses: 0, memory: None, bad: Vec::new(), of_backend: Vec::new() }
+    fn new(first: u64, blocks: u32, blank: bool) -> Region {
+        Region { first, blocks, uses: 0, memory: None, bad: Vec::new(), of_backend: Vec::new(), blank }
     }
 
     fn at(&self, block: u64) -> u32 {
@@ -36,8 +38,8 @@ impl Region {
     }
 
     fn memory(&mut self) -> &mut Memory {
-        let blocks = self.blocks as usize;
-        self.memory.get_or_insert_with(|| Memory::new(blocks))
+        let (blocks, blank) = (self.blocks as usize, self.blank);
+        self.memory.get_or_insert_with(|| Memory::with_blank(blocks, if blank { blocks } else { 0 }))
     }
 
     /// Returns the memory of blocks for a transfer.
@@ -46,8 +48,11 @@ impl Region {
         self.memory().buffer(at, blocks)
     }
 
-    /// Returns bytes of the volume from `offset` on.
+    /// Returns bytes of the volume from `offset` on; none of blank data.
     pub fn bytes(&mut self, offset: u64, length: usize) -> &mut [u8] {
+        if self.blank {
+            return &mut [];
+        }
         let at = (offset - self.first * BLOCK) as usize;
         &mut self.memory().bytes_mut()[at..at + length]
     }
@@ -108,9 +113,16 @@ pub(super) struct Regions {
     regions: SmallVec<[Region; 2]>,
     /// Regions before this index are no longer used.
     start: usize,
+    /// True if their content takes no memory.
+    blank: bool,
 }
 
 impl Regions {
+    /// Creates a memory without regions. If its content is `blank`, it takes no memory.
+    pub fn new(blank: bool) -> Regions {
+        Regions { blank, ..Regions::default() }
+    }
+
     /// Adds a step's use of these blocks, which are in one backend bucket.
     pub fn add_use(&mut self, block: u64, blocks: u32, bucket_blocks: u32) {
         let bucket = |block: u64| block / u64::from(bucket_blocks);
@@ -124,7 +136,7 @@ impl Regions {
                 region
             }
             None => {
-                self.regions.push(Region::new(block, blocks));
+                self.regions.push(Region::new(block, blocks, self.blank));
                 self.regions.last_mut().expect("one was added")
             }
         };

@@ -38,7 +38,7 @@ use std::marker::PhantomData;
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{Digest, RunEnd, Witness};
 use flashwise_core::order::{Bond, Order, StepId};
-use flashwise_core::wlfc::header::Crc;
+use flashwise_core::wlfc::header::{Crc, Header};
 use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -159,6 +159,8 @@ pub struct Buckets<C = Wlfc> {
     /// The header pages, and the recently used checksums of data.
     headers: HeaderPages,
     checksums: Checksums,
+    /// The headers by page, if data is blank: nothing is on flash.
+    blank_headers: FxHashMap<(u32, u32), Header>,
     on_flash: Vec<OnFlash>,
     /// The frames of the read cache in RAM, and those without content.
     ram: Option<Memory>,
@@ -348,8 +350,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             planned_bytes: 0,
             checksums: Checksums::new(geometry.units * bucket_pages),
             headers: started.headers,
+            blank_headers: FxHashMap::default(),
             on_flash: started.on_flash,
-            ram: (ram > 0).then(|| Memory::new(ram as usize)),
+            ram: (ram > 0).then(|| Memory::with_blank(ram as usize, if settings.blank { ram as usize } else { 0 })),
             bad_frames: FxHashSet::default(),
             sequence: 0,
             durable: 0,
@@ -403,7 +406,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// True if all programs and resets of this run are durable.
-    fn is_durable(&self) -> bool {
+    pub fn is_durable(&self) -> bool {
         self.layout.sequence == 0 || self.layout.durable > self.layout.sequence
     }
 
@@ -438,7 +441,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if steps.is_empty() {
             return;
         }
-        let mut regions = Regions::default();
+        let mut regions = Regions::new(self.settings.blank);
         for step in steps.iter() {
             if let Some((block, blocks)) = blocks_of(step, self.layout.bucket_blocks) {
                 regions.add_use(block, blocks, self.layout.bucket_blocks);

@@ -59,7 +59,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let ram = self.layout.ram.as_ref().expect("frames that are read are there");
                 let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
                 let region = plan.regions.of(block);
-                region.bytes(block * BLOCK, BLOCK_BYTES).copy_from_slice(ram.page(frame));
+                let bytes = region.bytes(block * BLOCK, BLOCK_BYTES);
+                bytes.copy_from_slice(&ram.page(frame)[..bytes.len()]);
                 region.set_missing(block, bad.then_some(Missing::Lost));
             }
             Step::KeepInRam { block, frame } => {
@@ -71,7 +72,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 self.layout.bad_frames.remove(&frame);
                 let ram = self.layout.ram.as_mut().expect("frames that are kept are there");
-                ram.page_mut(frame).copy_from_slice(region.bytes(block * BLOCK, BLOCK_BYTES));
+                let bytes = region.bytes(block * BLOCK, BLOCK_BYTES);
+                ram.page_mut(frame)[..bytes.len()].copy_from_slice(bytes);
             }
             Step::ReadFlash { .. } => {
                 self.read_flash(id);
@@ -325,11 +327,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut memory = Memory::new((parts + padding) as usize);
         for part in 0..parts {
             let header = Header { part, ..header };
+            if settings.blank {
+                self.layout.blank_headers.insert((bucket, page + part), header);
+                continue;
+            }
             let described = header.described();
             header.encode(&checksums[described.start as usize..described.end as usize], memory.page_mut(part));
+            if part == 0 {
+                self.layout.on_flash[bucket as usize].last = Header::checksum_of(memory.page(0));
+            }
         }
-        let (_, crc) = Header::decode(memory.page(0)).expect("it was just encoded");
-        self.layout.on_flash[bucket as usize].last = crc;
         let mut buffers = smallvec![memory.buffer(0, parts)];
         buffers.extend(data);
         if padding > 0 {

@@ -126,7 +126,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Takes the checksums for a step from a header page, and continues. True if there is more to read.
     fn take_over(&mut self, id: StepId, header: u32, bytes: &Page, with_data: bool) -> bool {
         let Run { bucket, page, blocks, .. } = self.run(id);
-        let of = header_at(bytes, self.settings.cache, self.layout.on_flash[bucket as usize].epoch, header);
+        let epoch = self.layout.on_flash[bucket as usize].epoch;
+        let of = match self.settings.blank {
+            true => self.layout.blank_headers.get(&(bucket, header)).copied().filter(|of| of.oob.epoch == epoch),
+            false => header_at(bytes, self.settings.cache, epoch, header),
+        };
         let expected = &mut self.step(id).state.expected;
         let before = expected.len() as u32;
         let mut elsewhere = None;

@@ -59,6 +59,20 @@ pub struct Started {
     pub steps: Vec<Step>,
 }
 
+impl Started {
+    /// Creates the state of an empty cache of so many buckets, each with so many pages.
+    pub fn empty(buckets: u32, unit_pages: u32) -> Started {
+        Started {
+            unit_pages,
+            headers: HeaderPages::new(buckets, unit_pages),
+            on_flash: vec![OnFlash::new(&Scan::default(), 0); buckets as usize],
+            worn: BTreeSet::new(),
+            unreadable: FxHashSet::default(),
+            steps: Vec::new(),
+        }
+    }
+}
+
 /// The number of a run: its start, and how often its cache was recovered since.
 pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)

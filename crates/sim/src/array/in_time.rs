@@ -20,11 +20,13 @@ use flashwise_core::access::Op;
 use flashwise_core::cache::{Cache, Kind};
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::step::Step;
+use flashwise_core::wlfc::Wlfc;
 use flashwise_device::ArrayModel;
-use flashwise_engine::engine::{Backend, FLASH, Output, Paused, Settings};
-use flashwise_engine::log::{Engine, SPARE_FRAMES};
+use flashwise_engine::engine::{Backend, Engine, FLASH, Layout, Output, Paused, Settings};
+use flashwise_engine::log::{self, Log};
 use flashwise_engine::request::{Operation, Request};
 use flashwise_engine::transfer::{Operation as DiskOperation, Transfer};
+use flashwise_engine::wlfc::{self, Buckets, Started};
 use flashwise_trace::request_file::CacheRequest;
 
 use super::Arrivals;
@@ -35,9 +37,33 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The interval of a volume's regular work.
 const LOOK_US: u64 = 1_000_000;
 
+/// A layout that runs in time.
+pub(crate) trait Timed: Layout {
+    /// Does the regular work of a volume.
+    fn look(_engine: &mut Engine<Self>) {}
+
+    /// True if that would find something.
+    fn has_work(engine: &Engine<Self>) -> bool {
+        engine.running() > 0
+    }
+}
+
+impl<C: Cache<Step = Step>> Timed for Log<C> {}
+
+impl Timed for Buckets {
+    /// Makes everything durable once nothing is in progress. Its end is not recorded.
+    fn look(engine: &mut Engine<Self>) {
+        let _end = engine.pause();
+    }
+
+    fn has_work(engine: &Engine<Self>) -> bool {
+        engine.running() > 0 || !engine.is_durable()
+    }
+}
+
 /// An engine, its devices, and its clients.
-pub(crate) struct InTime<C: Cache<Step = Step>> {
-    engine: Engine<C>,
+pub(crate) struct InTime<L: Layout> {
+    engine: Engine<L>,
     output: Output,
     clock: Arc<Clock>,
     clients: Clients,
@@ -145,27 +171,40 @@ fn changed(request: &CacheRequest) -> Range<u64> {
     }
 }
 
-impl<C: Cache<Step = Step>> InTime<C> {
-    /// Returns an engine for an empty cache. `trim`: reset units are discarded. The arrivals are not
-    /// [`Arrivals::None`].
-    pub fn new(cache: C, trim: bool, model: &ArrayModel, arrivals: Arrivals) -> InTime<C> {
+impl<C: Cache<Step = Step>> InTime<Log<C>> {
+    /// Returns the engine of an empty log. `trim`: reset units are discarded. The arrivals are not [`Arrivals::None`].
+    pub fn of_log(cache: C, trim: bool, model: &ArrayModel, arrivals: Arrivals) -> InTime<Log<C>> {
         let pages = cache.geometry().pages() as usize;
         let settings = Settings {
             cache: 1,
             epoch: 1,
             pauses: true,
             discard: trim,
-            spare_frames: SPARE_FRAMES,
+            spare_frames: log::SPARE_FRAMES,
             blank: true,
             ..Settings::default()
         };
-        let clock = Arc::<Clock>::default();
-        let mut engine = Engine::new(cache, settings, vec![0; pages], Vec::new());
-        engine.set_backend(clock.clone());
+        let mut run = InTime::of(log::Engine::new(cache, settings, vec![0; pages], Vec::new()), model, arrivals);
+        run.engine.set_backend(run.clock.clone());
+        run
+    }
+}
+
+impl InTime<Buckets> {
+    /// Returns the engine of empty buckets. The arrivals are not [`Arrivals::None`].
+    pub fn of_buckets(wlfc: Wlfc, model: &ArrayModel, arrivals: Arrivals) -> InTime<Buckets> {
+        let settings = Settings { cache: 1, start: 1, blank: true, ..Settings::default() };
+        let started = Started::empty(wlfc.config().buckets, wlfc.config().bucket_pages());
+        InTime::of(wlfc::Engine::new(wlfc, settings, started), model, arrivals)
+    }
+}
+
+impl<L: Timed> InTime<L> {
+    fn of(engine: Engine<L>, model: &ArrayModel, arrivals: Arrivals) -> InTime<L> {
         InTime {
             engine,
             output: Output::default(),
-            clock,
+            clock: Arc::default(),
             clients: Clients::new(arrivals),
             cache: Channels::new(&model.cache, BLOCK),
             storage: Channels::new(&model.storage, BLOCK),
@@ -181,7 +220,7 @@ impl<C: Cache<Step = Step>> InTime<C> {
     }
 
     /// The cache.
-    pub fn cache(&self) -> &C {
+    pub fn cache(&self) -> &L::Cache {
         self.engine.cache()
     }
 
@@ -250,7 +289,7 @@ impl<C: Cache<Step = Step>> InTime<C> {
     fn pass(&mut self, end_ns: u64) -> bool {
         let event_ns = self.events.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
         // A volume looks after its work once a second. Without work it would find nothing but what ticks bring.
-        let is_busy = self.engine.running() > 0 || !self.waiting.requests.is_empty();
+        let is_busy = L::has_work(&self.engine) || !self.waiting.requests.is_empty();
         let look_us = if is_busy { (self.now_us() / LOOK_US + 1) * LOOK_US } else { u64::MAX };
         let until_us = (event_ns.min(end_ns) / 1000).min(look_us);
         let tick_us = self.engine.cache().next_tick_us(until_us);
@@ -258,6 +297,9 @@ impl<C: Cache<Step = Step>> InTime<C> {
             self.set_time(due_us * 1000);
             let now_us = self.now_us();
             self.engine.advance(now_us);
+            if due_us == look_us {
+                L::look(&mut self.engine);
+            }
             self.admit();
             self.collect();
             return true;
@@ -355,7 +397,7 @@ mod tests {
     use flashwise_core::cache::{Config, LogCache};
     use flashwise_core::filter::Caching;
     use flashwise_core::format::Geometry;
-    use flashwise_core::layout::containers::Log;
+    use flashwise_core::layout::containers;
     use flashwise_core::policy::Spec;
     use flashwise_device::tier_model_of_option;
 
@@ -363,13 +405,13 @@ mod tests {
 
     /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each. Units
     /// have 16 pages, and only blocks in progress are in RAM.
-    fn in_time(arrivals: &str) -> InTime<LogCache> {
+    fn in_time(arrivals: &str) -> InTime<Log> {
         let tier = |device: &str| tier_model_of_option("test", &format!("{device}:channels=1")).unwrap();
         let model = ArrayModel { cache: tier("slc"), storage: tier("mlc") };
         let geometry = Geometry { units: 12, unit_pages: 16 };
         let config = Config { sequential_blocks: 0, ..Config::new(geometry, Spec::parse("lru").unwrap()) };
-        let cache = LogCache::new(config, Log::new(geometry), HashMap::new());
-        InTime::new(cache, false, &model, arrivals.parse().unwrap())
+        let cache = LogCache::new(config, containers::Log::new(geometry), HashMap::new());
+        InTime::of_log(cache, false, &model, arrivals.parse().unwrap())
     }
 
     fn request(time_us: u64, kind: Kind, block: u64) -> CacheRequest {

@@ -138,7 +138,8 @@ impl TraceRuns<'_> {
         };
         let flash_bytes = case.capacity_blocks as u64 * trace.block_size_bytes();
         let counting = (self.experiment.counting, accesses);
-        run_buckets(settings, *system, flash_bytes, counting, each)
+        let times = self.waited_for().map(|devices| (&devices.model, devices.arrivals));
+        run_buckets(settings, *system, flash_bytes, counting, times, each)
             .map_err(|error| ExperimentError::Bucket(error).of(trace, self.several))
     }
 

@@ -73,7 +73,7 @@ const fn of(stage: Stage, layouts: &'static [LayoutName], implies: Option<Layout
 
 const RUN: Of = of(Stage::Run, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], None);
 const SAMPLE: Of = Of { stage: Stage::Sample, ..RUN };
-const ARRAY: Of = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log], None);
+const ARRAY: Of = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C], None);
 const STORAGE: Of = Of { stage: Stage::Array, ..RUN };
 const RAM: Of = of(Stage::Layout, &[LayoutName::None, InPlace, Containers, Log, WLFC_C], None);
 const ERASE_UNITS: Of = of(Stage::Layout, &[InPlace, Containers, Log], None);

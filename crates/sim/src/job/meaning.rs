@@ -216,11 +216,14 @@ impl Job {
         }
     }
 
-    /// Returns the array around the cache, if a word implies one. The whole cache always has devices, so the absence of
-    /// a rule implies none.
+    /// Returns the array around the cache, if a word implies one. A whole cache always has devices, so the absence of a
+    /// rule implies none.
     fn devices(&self, place: &Place) -> Option<Devices> {
         let is_named = match (place, &self.admission) {
-            (Place::Buckets(..), _) => return None,
+            // Without them, the storage alone is that of requests one after another.
+            (Place::Buckets(..), _) => {
+                self.cache_device.is_some() || self.storage_size.is_some() || self.arrivals.is_some()
+            }
             (_, Some(Admission::Rule(_))) => true,
             (place, Some(Admission::None)) if !matches!(place, Place::Log(..)) => true,
             _ => self.of_array().next().is_some(),
@@ -231,7 +234,10 @@ impl Job {
             Devices {
                 model: ArrayModel {
                     cache: tier(&self.cache_device, paper.cache),
-                    storage: tier(&self.storage_device, paper.storage),
+                    storage: match place {
+                        Place::Buckets(_, settings) => settings.backend,
+                        _ => tier(&self.storage_device, paper.storage),
+                    },
                 },
                 storage_bytes: self.storage_size.map(ByteSize::bytes),
                 arrivals: self.arrivals.unwrap_or_default(),
@@ -374,7 +380,7 @@ impl Job {
         };
         // If necessary, a stage is implied by the word that has no other effect.
         match (&meaning.place, &meaning.devices) {
-            (Place::Log(..), Some(_)) => self.name_devices(),
+            (Place::Log(..) | Place::Buckets(..), Some(_)) => self.name_devices(),
             (_, Some(_)) => {
                 self.admission.get_or_insert(Admission::None);
             }

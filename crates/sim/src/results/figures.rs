@@ -62,8 +62,8 @@ impl TierFigures {
 }
 
 figures! {
-    /// Figures of caches that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole; the host or
-    /// the device erases blocks.
+    /// Figures of caches that evict whole buckets. Flash pages are programmed whole; the host or the device erases
+    /// blocks.
     pub struct BucketFigures {
         /// Size of the flash.
         flash_bytes: u64, "bytes";
@@ -81,13 +81,13 @@ figures! {
         backend_written_blocks: u64, "blocks";
         /// Blocks written back.
         destaged_blocks: u64, "blocks", "written back", "";
-        /// Mean time from a request to its answer, over reads and writes; empty if there was none.
-        latency_mean_us: Option<f64>, "us", "latency", "mean, of requests that come one after the other";
-        /// The same for reads.
+        /// Mean time from a request to its answer, if requests come one after the other; empty with `--arrivals`.
+        serial_latency_mean_us: Option<f64>, "us", "latency", "mean, of requests that come one after the other";
+        /// The same for reads; empty if there was none.
         read_latency_mean_us: Option<f64>, "us", "read latency", "";
         /// The same for writes, trims and zeroes.
         write_latency_mean_us: Option<f64>, "us", "write latency", "";
-        /// Bytes read and written per second until the last answer; empty if no time passed.
+        /// Bytes read and written per second until the last answer; empty like the latencies.
         throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "";
         /// Flash writes among `flash_metadata_blocks` that only fill pages.
         flash_padding_blocks: u64, "blocks", "filled", "part of the metadata that only fills flash pages";
@@ -111,7 +111,10 @@ impl BucketFigures {
             backend_read_blocks: figures.backend_read_blocks,
             backend_written_blocks: figures.passed_blocks,
             destaged_blocks: counts.answered.written_back,
-            latency_mean_us: mean_us(latencies.reads_ns + latencies.writes_ns, latencies.reads + latencies.writes),
+            serial_latency_mean_us: mean_us(
+                latencies.reads_ns + latencies.writes_ns,
+                latencies.reads + latencies.writes,
+            ),
             read_latency_mean_us: mean_us(latencies.reads_ns, latencies.reads),
             write_latency_mean_us: mean_us(latencies.writes_ns, latencies.writes),
             throughput_mib_s: (latencies.elapsed_ns > 0).then(|| mib / (latencies.elapsed_ns as f64 / 1e9)),

@@ -8,7 +8,7 @@ use flashwise_device::flash::clock::Operation;
 use flashwise_trace::request_file::CacheRequest;
 
 use super::schedule::{Schedule, Work};
-use super::simulation::{Buckets, Latencies};
+use super::simulation::{Buckets, Latencies, accesses_of};
 use crate::stretch::Counts;
 
 /// A WLFC on host-managed flash.
@@ -93,16 +93,14 @@ impl Managed {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        let figures = self.wlfc.figures();
         let latencies = Latencies { elapsed_ns: self.schedule.now_ns(), ..self.latencies };
-        Buckets { figures, latencies }.counts(figures.resets * u64::from(self.schedule.unit_blocks()))
+        Buckets::of_wlfc(&self.wlfc, latencies, self.schedule.unit_blocks())
     }
 
     /// Blocks that clients read and wrote so far.
     #[inline]
     pub fn accesses(&self) -> u64 {
-        let figures = self.wlfc.figures();
-        figures.read_blocks + figures.written_blocks
+        accesses_of(&self.wlfc)
     }
 
     /// The time of the last answer.

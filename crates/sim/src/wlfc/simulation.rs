@@ -2,19 +2,21 @@
 
 use flashwise_core::account;
 use flashwise_core::block_cache::{FlashWrites, Tally};
-use flashwise_core::cache::Kind;
+use flashwise_core::cache::{self, Kind};
 use flashwise_core::counters::{Counters, OpCounters};
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::policy::Info;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::{Config, ConfigError, Figures, Options};
+use flashwise_core::wlfc::{Config, ConfigError, Figures, Options, Wlfc};
 use flashwise_device::flash::{Clock, DeviceCounters, DeviceError, Profile, UnitError};
-use flashwise_device::{TierModel, tier_model_of_option};
+use flashwise_device::{ArrayModel, TierModel, tier_model_of_option};
+use flashwise_engine::wlfc as engine;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::request_file::CacheRequest;
 
 use super::{BLike, BLikeConfig, Managed};
+use crate::array::{Arrivals, InTime};
 use crate::cache_settings::Ram;
 use crate::counting::Counting;
 use crate::stretch::{Counts, Ran, Stretches};
@@ -108,10 +110,11 @@ impl BucketSettings {
         self.bucket_bytes.unwrap_or(self.device.block_bytes())
     }
 
-    /// Builds a cache on flash of this many bytes; the rest after the last bucket is unused.
-    fn build(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
+    /// Builds a cache on flash of this many bytes; the rest after the last bucket is unused. If requests come at their
+    /// `times`, the cache is the server's, with pages of 4 KiB.
+    fn build(&self, system: System, flash_bytes: u64, times: Option<Times<'_>>) -> Result<Cache, BucketError> {
         let bucket = ByteSize::new(self.bucket_bytes());
-        self.build_any(system, flash_bytes).map_err(|error| match error {
+        self.build_any(system, flash_bytes, times).map_err(|error| match error {
             BucketError::Config(ConfigError::Buckets { found, least }) => {
                 let (flash, found, least) = (ByteSize::new(flash_bytes), found.into(), least.into());
                 BucketError::Few { flash, bucket, found, least }
@@ -126,7 +129,7 @@ impl BucketSettings {
         })
     }
 
-    fn build_any(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
+    fn build_any(&self, system: System, flash_bytes: u64, times: Option<Times<'_>>) -> Result<Cache, BucketError> {
         let (bucket, page) = (self.bucket_bytes(), u64::from(self.device.page_bytes));
         if bucket < page {
             return Err(BucketError::Bucket { found: ByteSize::new(bucket), page: ByteSize::new(page) });
@@ -154,18 +157,19 @@ impl BucketSettings {
         }
         let clock = Clock::new(&self.device, bucket)?;
         let blocks = (bucket / BLOCK_BYTES as u64) as u32;
-        if page_blocks == 1 && blocks < 2 {
+        let is_served = page_blocks == 1 || times.is_some();
+        if is_served && blocks < 2 {
             let (found, least) = (ByteSize::new(bucket), ByteSize::new(2 * page));
             return Err(BucketError::NoRoomBesideHeader { found, least });
         }
         // Pages of a block have no out-of-band bytes to identify a bucket. As on a server's flash, headers replace
         // them.
-        let config = match page_blocks {
-            1 => {
+        let config = match is_served {
+            true => {
                 let bucket_blocks = Config::blocks_beside_headers(blocks, HEADER_BLOCKS);
                 Config::served(buckets as u32, bucket_blocks, HEADER_BLOCKS, self.options.write_share)?
             }
-            _ => Config::new(buckets as u32, blocks, page_blocks, self.options.write_share)?,
+            false => Config::new(buckets as u32, blocks, page_blocks, self.options.write_share)?,
         };
         let ram_blocks = (self.ram_bytes(system, flash_bytes) / BLOCK_BYTES as u64).try_into().unwrap_or(u32::MAX);
         let halving = self.options.halving.unwrap_or(config.halving);
@@ -173,7 +177,13 @@ impl BucketSettings {
         let large_write_bytes = self.options.large_write_bytes.unwrap_or(config.large_write_bytes);
         let (refresh, volume_blocks) = (self.options.refresh, 1 << 32);
         let config = Config { halving, large_write_bytes, refresh, ram_blocks, volume_blocks, ..config };
-        Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
+        Ok(match times {
+            None => Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)),
+            Some((model, arrivals)) => {
+                let in_time = InTime::of_buckets(Wlfc::new(config)?, model, arrivals);
+                Cache::InTime(Box::new(in_time), clock.unit_blocks())
+            }
+        })
     }
 }
 
@@ -207,18 +217,38 @@ pub enum BucketError {
     NoRoomBesideHeader { found: ByteSize, least: ByteSize },
 }
 
+/// Blocks that clients of a WLFC read and wrote so far.
+#[inline]
+pub(super) fn accesses_of(wlfc: &Wlfc) -> u64 {
+    let figures = cache::Cache::figures(wlfc);
+    figures.read_blocks + figures.written_blocks
+}
+
+/// The devices that requests wait for, and when requests come.
+pub type Times<'a> = (&'a ArrayModel, Arrivals);
+
 /// A cache of any system.
-#[derive(Debug)]
 enum Cache {
     Managed(Box<Managed>),
+    /// The server's engine of WLFC, and the erase blocks of a bucket.
+    InTime(Box<InTime<engine::Buckets>>, u32),
     BLike(Box<BLike>),
 }
 
 impl Cache {
+    /// Lets time pass until a request comes.
     #[inline]
-    fn request(&mut self, request: &CacheRequest) {
+    fn await_arrival(&mut self, request: &CacheRequest) {
+        if let Cache::InTime(run, _) = self {
+            run.await_arrival(request.time_us);
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, request: &CacheRequest, counted: bool) {
         match self {
             Cache::Managed(managed) => managed.request(request),
+            Cache::InTime(run, _) => run.request(request, counted),
             Cache::BLike(b_like) => b_like.request(request),
         }
     }
@@ -226,6 +256,7 @@ impl Cache {
     fn counts(&self) -> Counts {
         match self {
             Cache::Managed(managed) => managed.counts(),
+            Cache::InTime(run, unit_blocks) => Buckets::of_wlfc(run.cache(), Latencies::default(), *unit_blocks),
             Cache::BLike(b_like) => b_like.counts(),
         }
     }
@@ -235,16 +266,18 @@ impl Cache {
     fn accesses(&self) -> u64 {
         match self {
             Cache::Managed(managed) => managed.accesses(),
+            Cache::InTime(run, _) => accesses_of(run.cache()),
             Cache::BLike(b_like) => b_like.accesses(),
         }
     }
 
-    /// The time of the last answer.
+    /// The time of the last answer, if requests do not come at times of their own.
     #[inline]
-    fn now_us(&self) -> u64 {
+    fn now_us(&self) -> Option<u64> {
         match self {
-            Cache::Managed(managed) => managed.now_us(),
-            Cache::BLike(b_like) => b_like.now_us(),
+            Cache::Managed(managed) => Some(managed.now_us()),
+            Cache::InTime(..) => None,
+            Cache::BLike(b_like) => Some(b_like.now_us()),
         }
     }
 
@@ -252,6 +285,7 @@ impl Cache {
     fn capacity_blocks(&self) -> u64 {
         match self {
             Cache::Managed(managed) => managed.wlfc().config().capacity_blocks(),
+            Cache::InTime(run, _) => run.cache().config().capacity_blocks(),
             Cache::BLike(b_like) => b_like.capacity_blocks(),
         }
     }
@@ -278,7 +312,7 @@ flashwise_core::counts! {
     pub struct Buckets {
         /// Counts of requests, flash and backend.
         pub figures: Figures,
-        /// Latencies of requests. Each request comes when the previous one is answered.
+        /// Latencies of requests, if each comes when the previous one is answered.
         pub latencies: Latencies,
     }
 }
@@ -300,6 +334,12 @@ impl Latencies {
 }
 
 impl Buckets {
+    /// Returns the counts of a WLFC whose buckets have so many erase blocks.
+    pub(super) fn of_wlfc(wlfc: &Wlfc, latencies: Latencies, unit_blocks: u32) -> Counts {
+        let figures = cache::Cache::figures(wlfc);
+        Buckets { figures, latencies }.counts(figures.resets * u64::from(unit_blocks))
+    }
+
     /// Returns the counts of a cache of buckets that caused this many erasures. Blocks that fill pages count as
     /// metadata.
     pub(super) fn counts(self, erasures: u64) -> Counts {
@@ -341,24 +381,38 @@ impl Buckets {
 }
 
 /// Runs a cache on flash of this many bytes over requests with this many block accesses. Warm-up and epochs end with
-/// the request in which they reach their length. Returns the result, whose time is that of the last answer, and the
-/// cache's capacity in blocks.
+/// the request in which they reach their length. Requests come one after another, or wait as in a server if they have
+/// `times`. Returns the result and the cache's capacity in blocks. Without `times`, its time is that of the last answer.
 ///
 /// # Errors
 /// The settings make no cache.
+///
+/// # Panics
+/// B_like has no `times`, and these no [`Arrivals::None`].
 pub fn run_buckets<E: From<BucketError>>(
     settings: &BucketSettings,
     system: System,
     flash_bytes: u64,
     (counting, accesses): (Counting, usize),
+    times: Option<Times<'_>>,
     requests: impl FnOnce(&mut dyn FnMut(&CacheRequest)) -> Result<(), E>,
 ) -> Result<(Ran, u64), E> {
-    let mut cache = settings.build(system, flash_bytes)?;
+    assert!(times.is_none() || system != System::BLike, "B_like has no times");
+    let mut cache = settings.build(system, flash_bytes, times)?;
     let mut stretches = Stretches::new(counting, accesses);
+    let mut time_us = 0;
     requests(&mut |request| {
-        stretches.at(cache.accesses(), cache.now_us(), || cache.counts(), || None);
-        cache.request(request);
+        time_us = request.time_us.max(time_us);
+        cache.await_arrival(request);
+        let now_us = cache.now_us().unwrap_or(time_us);
+        let counted = stretches.at(cache.accesses(), now_us, || cache.counts(), || None);
+        cache.request(request, counted);
     })?;
-    let capacity_blocks = cache.capacity_blocks();
-    Ok((stretches.end(cache.now_us(), cache.counts(), None, None), capacity_blocks))
+    if let Cache::InTime(run, _) = &mut cache {
+        run.await_answers();
+    }
+    let (now_us, counts, capacity_blocks) =
+        (cache.now_us().unwrap_or(time_us), cache.counts(), cache.capacity_blocks());
+    let waits = if let Cache::InTime(run, _) = &mut cache { Some(run.finish()) } else { None };
+    Ok((stretches.end(now_us, counts, waits, None), capacity_blocks))
 }

@@ -129,7 +129,8 @@ proptest! {
             Place::Buckets(..) => defaults.push(("refresh", "read")),
         }
         if meaning.devices.is_some() {
-            defaults.extend([("cache-device", "slc"), ("storage-device", "mlc"), ("arrivals", "none"), ("admission", "none")]);
+            let storage = if matches!(meaning.place, Place::Buckets(..)) { "hdd" } else { "mlc" };
+            defaults.extend([("cache-device", "slc"), ("storage-device", storage), ("arrivals", "none"), ("admission", "none")]);
         }
         for default in defaults.into_iter().filter(|(name, _)| !is_said(&words, name)) {
             if let Ok(said) = read(&[&words[..], &[default]].concat()) {

@@ -306,7 +306,7 @@ fn figures_add_up_and_wlfc_erases_less_than_b_like() {
         let options = Options { refresh: Refresh::Evict, ..Options::default() };
         let settings = BucketSettings { options, ..BucketSettings::paper() };
         let counting = Counting { warmup: Warmup::Accesses(1000), epoch: Some(60_000) };
-        let (ran, _) = run_buckets(&settings, system, 1 << 30, (counting, 200_000), each).unwrap();
+        let (ran, _) = run_buckets(&settings, system, 1 << 30, (counting, 200_000), None, each).unwrap();
         let counts = ran.counted.counts;
         let sum =
             ran.epochs.iter().fold(Counts::default(), |sum, epoch| Counts { buckets: None, ..sum + epoch.counts });

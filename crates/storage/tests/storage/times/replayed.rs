@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use flashwise_core::format::Layout;
 use flashwise_sim::job::{Input, Job, run};
 use flashwise_sim::results::ResultRow;
 use flashwise_trace::normalised::Settings;
@@ -57,7 +58,9 @@ fn replay(name: &str, scenario: Scenario, job: &str) {
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;
     let p99 = waits[(waits.len() as f64 * 0.99).ceil() as usize - 1];
     let status = &measured.status;
-    let (array, cache) = (row.array.as_ref().unwrap(), row.cache.as_ref().unwrap());
+    let array = row.array.as_ref().unwrap();
+    let log = row.cache.as_ref().map(|cache| cache.destaged_blocks);
+    let destaged = log.or(row.buckets.as_ref().map(|buckets| buckets.destaged_blocks)).unwrap();
     println!("{name}: {} requests", waits.len());
     println!("{name}: mean {mean:.1} us, simulated {:.1}", array.latency_mean_us);
     println!("{name}: 99% {p99:.1} us, simulated {:.1}", array.latency_p99_us);
@@ -70,14 +73,14 @@ fn replay(name: &str, scenario: Scenario, job: &str) {
         status.writes,
         row.writes,
         status.cache.destaged_blocks,
-        cache.destaged_blocks
+        destaged
     );
     assert_eq!((row.reads, row.writes), (status.reads, status.writes), "{name}");
     assert_eq!(row.read_hits, status.ram_read_hits + status.flash_read_hits, "{name}: read hits");
     for (what, found, expected) in [
         ("mean", array.latency_mean_us, mean),
         ("99 %", array.latency_p99_us, p99),
-        ("written back", cache.destaged_blocks as f64, status.cache.destaged_blocks as f64),
+        ("written back", destaged as f64, status.cache.destaged_blocks as f64),
     ] {
         let near = expected * (1.0 - SHARE)..=expected * (1.0 + SHARE);
         assert!(near.contains(&found), "{name}: {what}: {found}, expected {expected} within 2 %");
@@ -100,5 +103,17 @@ fn requests_wait_as_long_in_a_simulation_of_their_recording() {
         scenario.settings.push(("write-back-order", order));
         let job = format!("policy=lru size=64MiB layout=log erase-unit=256KiB ram={ram} write-back-order={order}");
         replay(&format!("ram {ram}, order {order}, writers that think for {think_ms} ms"), scenario, &job);
+    }
+}
+
+/// The same with buckets. The server's first unit of 256 KiB holds superblocks.
+#[test]
+fn requests_wait_for_buckets_as_long_in_a_simulation_of_their_recording() {
+    for (ram, layout, think_ms) in [("0", "wlfc", 400), ("8MiB", "wlfc_c ram=8MiB", 400)] {
+        let scenario = without_flushes(writers_think(think_ms, ram));
+        let settings = vec![("erase-unit", "256KiB"), ("ram", ram)];
+        let scenario = Scenario { layout: Layout::Wlfc, settings, ..scenario };
+        let job = format!("size=65280KiB bucket=256KiB device=femu layout={layout}");
+        replay(&format!("buckets, ram {ram}, writers that think for {think_ms} ms"), scenario, &job);
     }
 }
