@@ -1,6 +1,7 @@
 //! Requests of clients, and their results.
 
 use std::io::ErrorKind;
+use std::ops::Range;
 
 use flashwise_core::cache::Kind;
 use flashwise_core::filter::Caching;
@@ -29,6 +30,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// True if it changes stored data.
+    pub fn changes(self) -> bool {
+        matches!(self, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
+    }
+
     /// The operation's name in recordings and in the status.
     pub fn recorded(self) -> recording::Operation {
         match self {
@@ -82,7 +88,12 @@ impl Request {
 
     /// True if it changes stored data.
     pub fn changes(&self) -> bool {
-        matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
+        self.operation.changes()
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> Range<u64> {
+        self.offset..self.offset + self.length
     }
 
     /// True for a client's flush that has not started yet. Once started, it is marked as durable.

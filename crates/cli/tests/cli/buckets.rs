@@ -63,7 +63,8 @@ fn each_layout_tells_its_figures_and_they_add_up() {
     row("b-like", &["--over-provision", "28%", "--storage-device", "mlc"]);
 }
 
-/// One request after the other finds what it finds without times. More of them at once are answered sooner, together.
+/// One request after the other finds the same as without times. The mean number of requests in progress is their rate
+/// times their mean latency, by Little's law.
 #[test]
 fn requests_wait_for_the_engine_of_wlfc() {
     let folder = folder();
@@ -76,8 +77,11 @@ fn requests_wait_for_the_engine_of_wlfc() {
         }
         assert!(alone["latency_mean_us"].is_null() && alone["serial_latency_mean_us"].is_number(), "{alone}");
         assert!(one["latency_p99_us"].is_number() && one["serial_latency_mean_us"].is_null(), "{one}");
-        let per_s = |row: &Value| row["requests_per_s"].as_f64().unwrap();
-        assert!(per_s(&four) > 1.1 * per_s(&one), "{layout}: {four}");
+        let of = |row: &Value, figure| row[figure].as_f64().unwrap();
+        for (row, depth) in [(&one, 1.0), (&four, 4.0)] {
+            let in_progress = of(row, "requests_per_s") * of(row, "latency_mean_us") / 1e6;
+            assert!((in_progress - depth).abs() < 0.01 * depth, "{layout}: {in_progress}: {row}");
+        }
         assert_eq!((&one["arrivals"], &four["accesses"]), (&"closed:depth=1".into(), &20_000.into()));
     }
 }

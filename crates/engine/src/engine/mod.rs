@@ -15,6 +15,7 @@
 //! | `transfers.rs` | transfers |
 //! | `background.rs`, `depth.rs` | transfers of the backend that no client waits for |
 //! | `recovery.rs` | recovery after a failure |
+//! | `waiting.rs` | requests that wait before they are planned |
 
 mod background;
 mod clients;
@@ -23,6 +24,7 @@ mod layout;
 mod recovery;
 mod settings;
 mod transfers;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -46,6 +48,7 @@ pub use recovery::{Meaning, Recovers, Recovery};
 pub use settings::{Bug, Settings};
 use transfers::Group;
 pub use transfers::{Joining, Part};
+pub use waiting::WaitingRequests;
 
 /// The disk number of the flash in transfers.
 pub const FLASH: usize = 0;
@@ -235,7 +238,7 @@ impl<L: Layout> Engine<L> {
         self.running
     }
 
-    /// True if requests have to wait before they are planned, as [`Layout::is_full`] says.
+    /// True if requests have to [wait](WaitingRequests) before they are planned, as [`Layout::is_full`] says.
     pub fn is_full(&self, for_reads: bool) -> bool {
         L::is_full(self, for_reads)
     }

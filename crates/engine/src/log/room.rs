@@ -1,19 +1,17 @@
 //! Changes that wait, before they are planned, until more is written back.
 
-use std::collections::VecDeque;
-
 use flashwise_core::cache::{self, Cache};
 use flashwise_core::step::Step;
 
 use super::Engine;
-use crate::engine::{self, Asked, Layout};
+use crate::engine::{self, Asked, Layout, WaitingRequests};
 use crate::request::{Done, Request};
 
 /// The waiting changes.
 #[derive(Default)]
 pub(super) struct Room {
     /// In the order in which they came, with the time.
-    waiting: VecDeque<(Request, Done, Asked, u64)>,
+    waiting: WaitingRequests<(Request, Done, Asked, u64)>,
     /// True while they are begun.
     begins: bool,
 }
@@ -31,7 +29,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if !request.changes() || self.layout.room.waiting.is_empty() && !self.must_wait(&request) {
             return self.begin_request(request, done, asked, now_us);
         }
-        self.layout.room.waiting.push_back((request, done, asked, now_us));
+        let (operation, bytes) = (request.operation, request.bytes());
+        self.layout.room.waiting.push(operation, &bytes, (request, done, asked, now_us));
         self.layout.goes_on = true;
         super::Log::go_on(self);
     }
@@ -48,9 +47,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return false;
         }
         let before = self.layout.room.len();
-        while let Some((request, done, asked, since_us)) = self.layout.room.waiting.pop_front() {
+        while let Some((request, done, asked, since_us)) = self.layout.room.waiting.pop() {
             if self.must_wait(&request) {
-                self.layout.room.waiting.push_front((request, done, asked, since_us));
+                let (operation, bytes) = (request.operation, request.bytes());
+                self.layout.room.waiting.push_front(operation, &bytes, (request, done, asked, since_us));
                 break;
             }
             let waited_us = asked.waited_us + self.now_us.saturating_sub(since_us);

@@ -11,8 +11,7 @@
 //! All data is zeroes, and takes no memory.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +21,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::step::Step;
 use flashwise_core::wlfc::Wlfc;
 use flashwise_device::ArrayModel;
-use flashwise_engine::engine::{Backend, Engine, FLASH, Layout, Output, Paused, Settings};
+use flashwise_engine::engine::{Backend, Engine, FLASH, Layout, Output, Paused, Settings, WaitingRequests};
 use flashwise_engine::log::{self, Log};
 use flashwise_engine::request::{Operation, Request};
 use flashwise_engine::transfer::{Operation as DiskOperation, Transfer};
@@ -76,7 +75,8 @@ pub(crate) struct InTime<L: Layout> {
     /// Unanswered requests by number.
     requests: HashMap<u64, Unanswered>,
     next_request: u64,
-    waiting: Waiting,
+    /// By their numbers.
+    waiting: WaitingRequests<(u64, CacheRequest)>,
     /// The numbers of answered requests, which the engine's answers add.
     answered: Arc<Mutex<Vec<u64>>>,
     now_ns: u64,
@@ -108,66 +108,6 @@ impl Backend for Clock {
 
     fn now_us(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Requests that are not planned yet, in order.
-#[derive(Debug, Default)]
-struct Waiting {
-    requests: VecDeque<(u64, CacheRequest)>,
-    /// The number of waiting changes of each block.
-    changes: HashMap<u64, u32>,
-    /// The waiting changes of many blocks.
-    large: VecDeque<Range<u64>>,
-}
-
-/// A change of more blocks is large.
-const LARGE_BLOCKS: u64 = 1024;
-
-impl Waiting {
-    fn push(&mut self, number: u64, request: CacheRequest) {
-        let blocks = changed(&request);
-        match blocks.end - blocks.start {
-            0..=LARGE_BLOCKS => blocks.for_each(|block| *self.changes.entry(block).or_default() += 1),
-            _ => self.large.push_back(blocks),
-        }
-        self.requests.push_back((number, request));
-    }
-
-    fn pop(&mut self) -> Option<(u64, CacheRequest)> {
-        let (number, request) = self.requests.pop_front()?;
-        let blocks = changed(&request);
-        if blocks.end - blocks.start > LARGE_BLOCKS {
-            self.large.pop_front();
-            return Some((number, request));
-        }
-        for block in blocks {
-            let count = self.changes.get_mut(&block).expect("the blocks of a waiting change are counted");
-            *count -= 1;
-            if *count == 0 {
-                self.changes.remove(&block);
-            }
-        }
-        Some((number, request))
-    }
-
-    /// True if a waiting request changes a block of this one.
-    fn changes_part_of(&self, request: &CacheRequest) -> bool {
-        let blocks = blocks_of(request);
-        self.large.iter().any(|large| large.start < blocks.end && blocks.start < large.end)
-            || !self.changes.is_empty() && blocks.into_iter().any(|block| self.changes.contains_key(&block))
-    }
-}
-
-fn blocks_of(request: &CacheRequest) -> Range<u64> {
-    request.offset_bytes / BLOCK..(request.offset_bytes + request.length_bytes).div_ceil(BLOCK)
-}
-
-/// The blocks that a request changes.
-fn changed(request: &CacheRequest) -> Range<u64> {
-    match request.kind {
-        Kind::Write | Kind::Trim | Kind::WriteZeroes { .. } => blocks_of(request),
-        Kind::Read | Kind::Prefetch | Kind::Flush => 0..0,
     }
 }
 
@@ -213,7 +153,7 @@ impl<L: Timed> InTime<L> {
             paused: HashMap::new(),
             requests: HashMap::new(),
             next_request: 0,
-            waiting: Waiting::default(),
+            waiting: WaitingRequests::default(),
             answered: Arc::default(),
             now_ns: 0,
         }
@@ -246,14 +186,10 @@ impl<L: Timed> InTime<L> {
             return self.clients.answered(arrival_ns, arrival_ns, counted);
         }
         self.requests.insert(number, Unanswered { arrival_ns, counted });
-        // A read passes changes of other blocks, as in a volume.
-        let is_read = request.kind == Kind::Read;
-        let behind = match is_read {
-            true => self.waiting.changes_part_of(request),
-            false => !self.waiting.requests.is_empty(),
-        };
-        if behind || self.engine.is_full(is_read) {
-            self.waiting.push(number, *request);
+        let operation = Operation::from(request.kind);
+        let bytes = request.offset_bytes..request.offset_bytes + request.length_bytes;
+        if self.waiting.precede(operation, &bytes) || self.engine.is_full(operation == Operation::Read) {
+            self.waiting.push(operation, &bytes, (number, *request));
             return;
         }
         self.plan(number, request);
@@ -289,7 +225,7 @@ impl<L: Timed> InTime<L> {
     fn pass(&mut self, end_ns: u64) -> bool {
         let event_ns = self.events.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
         // A volume looks after its work once a second. Without work it would find nothing but what ticks bring.
-        let is_busy = L::has_work(&self.engine) || !self.waiting.requests.is_empty();
+        let is_busy = L::has_work(&self.engine) || !self.waiting.is_empty();
         let look_us = if is_busy { (self.now_us() / LOOK_US + 1) * LOOK_US } else { u64::MAX };
         let until_us = (event_ns.min(end_ns) / 1000).min(look_us);
         let tick_us = self.engine.cache().next_tick_us(until_us);
@@ -329,7 +265,7 @@ impl<L: Timed> InTime<L> {
 
     /// Plans requests that had to wait.
     fn admit(&mut self) {
-        while !self.waiting.requests.is_empty() && !self.engine.is_full(false) {
+        while !self.waiting.is_empty() && !self.engine.is_full(false) {
             let (number, request) = self.waiting.pop().expect("one waits");
             self.plan(number, &request);
         }
@@ -394,24 +330,29 @@ impl<L: Timed> InTime<L> {
 mod tests {
     use std::collections::HashMap;
 
-    use flashwise_core::cache::{Config, LogCache};
+    use flashwise_core::cache::{self, LogCache};
     use flashwise_core::filter::Caching;
     use flashwise_core::format::Geometry;
     use flashwise_core::layout::containers;
     use flashwise_core::policy::Spec;
+    use flashwise_core::wlfc::{Config, header};
     use flashwise_device::tier_model_of_option;
 
     use super::*;
 
-    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each. Units
-    /// have 16 pages, and only blocks in progress are in RAM.
-    fn in_time(arrivals: &str) -> InTime<Log> {
+    /// The paper's latencies: 40 and 200 us for the cache, 200 and 1,000 us for the storage, one channel each.
+    fn model() -> ArrayModel {
         let tier = |device: &str| tier_model_of_option("test", &format!("{device}:channels=1")).unwrap();
-        let model = ArrayModel { cache: tier("slc"), storage: tier("mlc") };
+        ArrayModel { cache: tier("slc"), storage: tier("mlc") }
+    }
+
+    /// Units have 16 pages, and only blocks in progress are in RAM.
+    fn in_time(arrivals: &str) -> InTime<Log> {
         let geometry = Geometry { units: 12, unit_pages: 16 };
-        let config = Config { sequential_blocks: 0, ..Config::new(geometry, Spec::parse("lru").unwrap()) };
+        let config =
+            cache::Config { sequential_blocks: 0, ..cache::Config::new(geometry, Spec::parse("lru").unwrap()) };
         let cache = LogCache::new(config, containers::Log::new(geometry), HashMap::new());
-        InTime::of_log(cache, false, &model, arrivals.parse().unwrap())
+        InTime::of_log(cache, false, &model(), arrivals.parse().unwrap())
     }
 
     fn request(time_us: u64, kind: Kind, block: u64) -> CacheRequest {
@@ -421,8 +362,12 @@ mod tests {
 
     /// Returns the latency in us of each request.
     fn latencies(arrivals: &str, requests: &[CacheRequest]) -> Vec<f64> {
+        latencies_of(|| in_time(arrivals), requests)
+    }
+
+    fn latencies_of<L: Timed>(start: impl Fn() -> InTime<L>, requests: &[CacheRequest]) -> Vec<f64> {
         let of = |counted: usize| {
-            let mut run = in_time(arrivals);
+            let mut run = start();
             for (number, request) in requests.iter().enumerate() {
                 run.await_arrival(request.time_us);
                 run.request(request, number == counted);
@@ -452,6 +397,16 @@ mod tests {
     fn a_write_is_answered_from_memory_and_a_flush_waits_for_flash() {
         let requests = [request(0, Kind::Write, 7), request(10, Kind::Flush, 0), request(20, Kind::Read, 9)];
         assert_eq!(latencies("trace", &requests), [0.0, 400.0, 200.0]);
+    }
+
+    /// Buckets of 15 blocks. A write is in memory, and its log is begun at once: a header and a page, 200 us each. The
+    /// first block of another bucket is read with the bucket, 200 us a block.
+    #[test]
+    fn a_flush_waits_for_logs_and_a_read_for_its_bucket() {
+        let config = Config::served(12, 15, header::HEADER_BLOCKS, 0.5).unwrap();
+        let start = || InTime::of_buckets(Wlfc::new(config.clone()).unwrap(), &model(), "trace".parse().unwrap());
+        let requests = [request(0, Kind::Write, 7), request(10, Kind::Flush, 0), request(500, Kind::Read, 15)];
+        assert_eq!(latencies_of(start, &requests), [0.0, 390.0, 3000.0]);
     }
 
     /// 3,000 misses of a storage that serves 5,000 per second come in 3 ms.

@@ -220,7 +220,7 @@ impl Job {
     /// rule implies none.
     fn devices(&self, place: &Place) -> Option<Devices> {
         let is_named = match (place, &self.admission) {
-            // Without them, the storage alone is that of requests one after another.
+            // Without these words, requests come one after another.
             (Place::Buckets(..), _) => {
                 self.cache_device.is_some() || self.storage_size.is_some() || self.arrivals.is_some()
             }

@@ -388,7 +388,7 @@ impl Buckets {
 /// The settings make no cache.
 ///
 /// # Panics
-/// B_like has no `times`, and these no [`Arrivals::None`].
+/// B_like has `times`, or the arrivals are [`Arrivals::None`].
 pub fn run_buckets<E: From<BucketError>>(
     settings: &BucketSettings,
     system: System,

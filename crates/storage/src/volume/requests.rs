@@ -1,11 +1,10 @@
 //! The path of requests through a volume: planned under its lock, performed and answered without it.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flashwise_engine::engine::{BACKEND, FLASH, Output};
+use flashwise_engine::engine::{BACKEND, FLASH, Output, WaitingRequests};
 
 use super::{Inner, Part, TICK, Volume};
 use crate::disk::health::Change;
@@ -42,7 +41,7 @@ impl Waiting {
 #[derive(Default)]
 pub(super) struct Queue {
     /// Requests that wait until the engine has room, or the volume is thawed.
-    waiting: VecDeque<Waiting>,
+    waiting: WaitingRequests<Waiting>,
     /// Requests that failed with a device. They begin anew after its recovery, or fail with it.
     owed: Vec<(Request, Done)>,
     /// Requests wait, because the engine is about to be replaced or stopped.
@@ -70,13 +69,14 @@ impl Queue {
     /// Lets the requests that failed with a device begin anew, before all others.
     pub fn begin_anew(&mut self) {
         for (request, done) in self.owed.drain(..).rev() {
-            self.waiting.push_front(Waiting::new(request, done));
+            let (operation, bytes) = (request.operation, request.bytes());
+            self.waiting.push_front(operation, &bytes, Waiting::new(request, done));
         }
     }
 
     /// Takes all requests.
     pub fn take_all(&mut self) -> Vec<(Request, Done)> {
-        let waiting = self.waiting.drain(..).map(|Waiting { request, done, .. }| (request, done));
+        let waiting = std::iter::from_fn(|| self.waiting.pop()).map(|Waiting { request, done, .. }| (request, done));
         waiting.chain(self.owed.drain(..)).collect()
     }
 }
@@ -286,7 +286,7 @@ impl Volume {
 
     pub(super) fn admit_waiting(&self, inner: &mut Inner) {
         while !inner.queue.frozen && !inner.engine.is_full(false) {
-            let Some(next) = inner.queue.waiting.pop_front() else { break };
+            let Some(next) = inner.queue.waiting.pop() else { break };
             self.plan(inner, next);
         }
     }
@@ -308,15 +308,11 @@ impl Volume {
             (waiting.done)(Err(Error::ShuttingDown));
             return false;
         }
-        // A read may overtake requests that wait for free steps, because those may need the backend. It does not
-        // overtake changes of its blocks.
-        let is_read = request.operation == Operation::Read;
-        let behind = match is_read {
-            true => inner.queue.waiting.iter().any(|other| other.request.changes_part_of(request)),
-            false => !inner.queue.waiting.is_empty(),
-        };
-        if inner.queue.frozen || behind || inner.engine.is_full(is_read) {
-            inner.queue.waiting.push_back(Waiting { came_us: Some(time::now_us()), ..waiting });
+        let (operation, bytes) = (request.operation, request.bytes());
+        let behind = inner.queue.waiting.precede(operation, &bytes);
+        if inner.queue.frozen || behind || inner.engine.is_full(operation == Operation::Read) {
+            let waiting = Waiting { came_us: Some(time::now_us()), ..waiting };
+            inner.queue.waiting.push(operation, &bytes, waiting);
             return false;
         }
         self.plan(&mut inner, waiting);

@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use flashwise_core::format::Layout;
 use flashwise_sim::job::{Input, Job, run};
 use flashwise_sim::results::ResultRow;
+use flashwise_storage::export::Operation;
 use flashwise_trace::normalised::Settings;
 use flashwise_trace::progress::Silent;
 
 use super::scenarios::writers_think;
-use super::{Measured, Scenario};
+use super::{Measured, Scenario, ms};
 
 /// The speeds of the scenarios, for the simulator: microseconds of a block, and of each further one of 4 KiB.
 const DEVICES: &str = "cache-device=capacity-gb=1,endurance-cycles=unlimited,read-latency-ms=0.02,\
@@ -106,14 +107,17 @@ fn requests_wait_as_long_in_a_simulation_of_their_recording() {
     }
 }
 
-/// The same with buckets. The server's first unit of 256 KiB holds superblocks.
+/// The same with buckets, and a reader of twice the blocks that fit. The server's first unit of 256 KiB holds
+/// superblocks.
 #[test]
 fn requests_wait_for_buckets_as_long_in_a_simulation_of_their_recording() {
-    for (ram, layout, think_ms) in [("0", "wlfc", 400), ("8MiB", "wlfc_c ram=8MiB", 400)] {
-        let scenario = without_flushes(writers_think(think_ms, ram));
+    for (ram, layout) in [("0", "wlfc"), ("8MiB", "wlfc_c ram=8MiB")] {
+        let mut scenario = without_flushes(writers_think(400, ram));
+        let readers = scenario.clients.iter_mut().filter(|client| client.operation == Operation::Read);
+        readers.for_each(|client| (client.mib, client.thinks) = (0..64, ms(20)));
         let settings = vec![("erase-unit", "256KiB"), ("ram", ram)];
         let scenario = Scenario { layout: Layout::Wlfc, settings, ..scenario };
         let job = format!("size=65280KiB bucket=256KiB device=femu layout={layout}");
-        replay(&format!("buckets, ram {ram}, writers that think for {think_ms} ms"), scenario, &job);
+        replay(&format!("buckets, ram {ram}"), scenario, &job);
     }
 }
