@@ -46,14 +46,44 @@ pub struct Epochs {
     done_unix_us: Option<u64>,
     /// The end of the last epoch.
     last: Place,
+    /// The order of dirty data is known from this place on. Before the backend has everything up to it, the backend is a
+    /// mixture.
+    from: Place,
+}
+
+/// The state that the backend has without its flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendState {
+    /// A mixture of old and new blocks: some of the data that was dirty before its order was known is missing.
+    Mixed,
+    /// The volume at a moment in microseconds since 1970; `None` if the moment is unknown.
+    Of(Option<u64>),
 }
 
 impl Epochs {
-    /// Returns the epochs that a recovery found: those that have ended, and the place up to which the backend has all.
-    pub fn found(done: Place, ended: impl IntoIterator<Item = Epoch>) -> Epochs {
+    /// Returns the epochs that a recovery found, whose records count `from` a place on. The backend has all up to the
+    /// place `done`, which has its time since 1970.
+    pub fn found(from: Place, done: (Place, u64), ended: impl IntoIterator<Item = Epoch>) -> Epochs {
+        let (done, unix_us) = done;
         let ended: VecDeque<Epoch> = ended.into_iter().filter(|epoch| epoch.end > done).collect();
         let last = ended.back().map_or(done, |epoch| epoch.end);
-        Epochs { ended, done, last, ..Epochs::default() }
+        Epochs { ended, done, done_unix_us: (unix_us > 0).then_some(unix_us), last, from, ..Epochs::default() }
+    }
+
+    /// Returns the epochs of a log whose dirty data before a place has no known order.
+    pub fn unordered(from: Place) -> Epochs {
+        Epochs { from, ..Epochs::default() }
+    }
+
+    /// Returns the state of the backend. The log begins with the unit of sequence number `first`; the time 0 is
+    /// `start_unix_us` after 1970.
+    pub fn backend_state(&self, first: u64, start_unix_us: u64) -> BackendState {
+        if self.done < self.from && first <= self.from.sequence {
+            return BackendState::Mixed;
+        }
+        // The times of changes in an earlier run are unknown.
+        let changed_us = self.oldest_us().filter(|us| *us > 0);
+        BackendState::Of(changed_us.map(|us| start_unix_us + us).or(self.done_unix_us))
     }
 
     /// Notes a change in the open epoch.
@@ -147,10 +177,32 @@ mod tests {
     #[test]
     fn a_recovery_leaves_out_what_the_backend_has() {
         let epoch = |page| Epoch { end: place(page), begun_us: 0, ended_unix_us: 0, flushes: 0 };
-        let mut epochs = Epochs::found(place(4), [2, 4, 6].map(epoch));
+        let mut epochs = Epochs::found(place(0), (place(4), 7), [2, 4, 6].map(epoch));
         assert_eq!((epochs.unfinished(), epochs.done(), epochs.last()), (1, place(4), place(6)));
+        assert_eq!(epochs.done_unix_us(), Some(7));
         epochs.finish_oldest();
         assert_eq!(epochs.done_unix_us(), None, "the time of its end is unknown");
-        assert_eq!(Epochs::found(place(4), []).last(), place(4));
+        assert_eq!(Epochs::found(place(0), (place(4), 0), []).last(), place(4));
+    }
+
+    #[test]
+    fn the_backend_is_as_old_as_the_oldest_change_that_it_lacks() {
+        let mut epochs = Epochs::unordered(place(5));
+        epochs.changed(0);
+        epochs.end(place(6), 1_010, 0);
+        assert_eq!(epochs.backend_state(1, 1_000), BackendState::Mixed);
+        assert_eq!(epochs.backend_state(2, 1_000), BackendState::Of(None), "the log has no unit of that time");
+        epochs.changed(30);
+        epochs.finish_oldest();
+        assert_eq!(epochs.backend_state(1, 1_000), BackendState::Of(Some(1_030)));
+        epochs.end(place(8), 1_050, 0);
+        epochs.changed(60);
+        assert_eq!(epochs.backend_state(1, 1_000), BackendState::Of(Some(1_030)));
+        epochs.finish_oldest();
+        assert_eq!(epochs.backend_state(1, 1_000), BackendState::Of(Some(1_060)));
+        // After a restart, the moment is the end of the last epoch that the log records as done.
+        let ended = Epoch { end: place(9), begun_us: 0, ended_unix_us: 0, flushes: 0 };
+        let found = Epochs::found(place(5), (place(8), 1_050), [ended]);
+        assert_eq!(found.backend_state(1, 2_000), BackendState::Of(Some(1_050)));
     }
 }

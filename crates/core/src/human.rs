@@ -118,6 +118,26 @@ pub fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
+/// Returns the date of a day since 1970 (Hinnant: chrono-compatible low-level date algorithms. 2013).
+pub fn date(day: u64) -> String {
+    // Days since 1 March of the year 0, whose leap days end its years.
+    let day = day + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{:02}", of_year - (153 * from_march + 2) / 5 + 1)
+}
+
+/// Formats a moment in seconds since 1970: `2026-11-30 14:03:20 UTC`.
+pub fn utc(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let (day, of_day) = (seconds / 86_400, seconds % 86_400);
+    format!("{} {:02}:{:02}:{:02} UTC", date(day), of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +167,22 @@ mod tests {
         assert_eq!([1.0, f64::INFINITY].map(lifetime), ["1 year", "unlimited"]);
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!([1, 2000].map(|number| counted(number, "block")), ["1 block", "2,000 blocks"]);
+    }
+
+    #[test]
+    fn days_have_their_dates_and_moments_their_time() {
+        let dates = [0, 58, 59, 11_016, 11_017, 20_786, 47_540, 47_541].map(date);
+        let expected = [
+            "1970-01-01",
+            "1970-02-28",
+            "1970-03-01",
+            "2000-02-29",
+            "2000-03-01",
+            "2026-11-29",
+            "2100-02-28",
+            "2100-03-01",
+        ];
+        assert_eq!(dates, expected);
+        assert_eq!(utc(1_796_047_400.9), "2026-11-30 14:03:20 UTC");
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use flashwise_core::cache::{Cache, LogCache, Reads};
+use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::Geometry;
+use flashwise_core::human;
 use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::log::{Engine, SPARE_FRAMES};
@@ -16,7 +18,7 @@ use crate::export::{Operation, Request};
 use crate::flash::cache_tag;
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
-use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, cache_config};
+use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, backend_status, cache_config};
 
 /// Makes the engine of a volume from the log that was found on its flash.
 pub(crate) fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
@@ -29,6 +31,15 @@ pub(crate) fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<En
     opened.lost_blocks = recovered.lost.len() as u64;
     let superblock = attachment.superblock();
     let cache = LogCache::new(cache_config(config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+    if cache.backend_state(0) == Some(BackendState::Mixed) {
+        opened.notes.push(format!(
+            "{} {}: the order of its {} dirty blocks is unknown; the backend is consistent once they are written \
+             back, which begins now",
+            config.whose().kind(),
+            config.name,
+            human::count(opened.dirty_blocks)
+        ));
+    }
     let settings = Settings {
         cache: cache_tag(superblock),
         epoch: recovered.epoch,
@@ -159,6 +170,11 @@ impl Driver for Engine {
             admission_threshold: self.cache().admission_threshold(),
             admission_decisions: self.cache().decision().map_or(0, |decision| decision.number),
             write_mode: config.mode.name().to_owned(),
+            write_back_order: config.order.name().to_owned(),
+            backend_state: self
+                .cache()
+                .backend_state(time::now_us())
+                .map(|state| backend_status(state, config.dirty_age_us, self.cache().blocks_to_write_back())),
             reads: figures.reads,
             writes: figures.writes,
             ram_read_hits: figures.ram_read_hits,

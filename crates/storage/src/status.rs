@@ -98,6 +98,12 @@ pub struct VolumeStatus {
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
+    /// The order of write-back, `none` or `barriers`; empty for layout `wlfc`.
+    #[serde(default)]
+    pub write_back_order: String,
+    /// The state of the backend without its flash. Absent without a flash, and if data is written back in any order.
+    #[serde(default)]
+    pub backend_state: Option<BackendStatus>,
     /// Default for clients that no rule names: `all` are cached or `none`.
     pub cache_clients: String,
     /// Rules of the allow list, separated by commas, or `none`.
@@ -196,6 +202,29 @@ pub struct VolumeStatus {
     /// True if an operator attached the detached flash again: the next start uses it.
     #[serde(default)]
     pub attaches_at_start: bool,
+}
+
+/// The state of the backend without its flash, if data is written back in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BackendStatus {
+    /// False if it is a mixture of old and new blocks: some that were dirty before the order began are not written back
+    /// yet.
+    pub is_consistent: bool,
+    /// The moment of its consistent state, in seconds since 1970. Absent if that is unknown.
+    pub consistent_seconds: Option<f64>,
+    /// The age of that state in seconds.
+    pub age_seconds: Option<f64>,
+    /// The maximum of this age: `dirty-age`.
+    pub age_seconds_max: f64,
+    /// Blocks that are newer than the backend's, and lost with the flash.
+    pub newer_blocks: u64,
+}
+
+impl BackendStatus {
+    /// True if it is older than it may be.
+    pub fn is_late(&self) -> bool {
+        self.age_seconds.is_some_and(|age| age > self.age_seconds_max)
+    }
 }
 
 /// A budget of flash writes, per day and over the life of the flash. It is the budget of the admission rule, or else

@@ -10,8 +10,8 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::human;
 use flashwise_sim::results::caveat;
 use flashwise_storage::status::{
-    BackendLoad, LatencyStatus, RATE_KNOWN_SECONDS, RecordingStatus, ServerStatus, Unserved, VolumeState, VolumeStatus,
-    WriteBudgetStatus,
+    BackendLoad, BackendStatus, LatencyStatus, RATE_KNOWN_SECONDS, RecordingStatus, ServerStatus, Unserved,
+    VolumeState, VolumeStatus, WriteBudgetStatus,
 };
 
 use crate::fit;
@@ -164,6 +164,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
     if let Some(seconds) = volume.detach_remaining_seconds {
         line("detaching", format!("about {} left", human::seconds(seconds)));
     }
+    if let Some(backend) = &volume.backend_state {
+        line("backend state", backend_state(backend));
+    }
     if let Some(seconds) = volume.oldest_dirty_seconds {
         line("oldest dirty", human::seconds(seconds));
     }
@@ -194,6 +197,22 @@ fn volume_page(volume: &VolumeStatus) -> String {
         line("LOST", format!("the only copy of {count}: {}{more}", named.join(", ")));
     }
     page + &latencies(volume)
+}
+
+/// Describes the backend without its flash.
+fn backend_state(backend: &BackendStatus) -> String {
+    let newer = format!("{} would be lost with the flash", human::counted(backend.newer_blocks, "newer block"));
+    match (backend.is_consistent, backend.consistent_seconds.zip(backend.age_seconds)) {
+        (false, _) => format!("a mixture of old and new blocks until earlier dirty blocks are written back; {newer}"),
+        (true, None) => format!("consistent as of an unknown moment; {newer}"),
+        (true, Some((moment, age))) => {
+            let late = match backend.is_late() {
+                true => format!(", LATER than dirty-age {}", human::seconds(backend.age_seconds_max)),
+                false => String::new(),
+            };
+            format!("consistent as of {} ({} ago{late}); {newer}", human::utc(moment), human::seconds(age))
+        }
+    }
 }
 
 /// Describes the rule, its current choice if it adapts, and the misses that were not cached.

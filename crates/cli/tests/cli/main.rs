@@ -35,6 +35,7 @@ mod jobs;
 mod kill;
 mod lifetime;
 mod log;
+mod lost_flash;
 mod makefile;
 mod memory;
 #[cfg(all(feature = "s3", feature = "python-tests"))]

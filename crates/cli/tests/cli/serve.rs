@@ -510,6 +510,8 @@ const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "reque
  "destaged_blocks": 40000, "destaging_blocks": 512, "dropped_blocks": 9000, "refused_read_blocks": 40, "refused_write_blocks": 2,
  "throttled_seconds": 12.5, "queue_depth": 3, "sequential_blocks": 1024, "filtered_blocks": 2560, "bypasses": 30720, "flushes": 700, "flash_bytes": 1073741824, "capacity_blocks": 230000,
  "flash_room_blocks": 250000, "changed_settings": ["dirty-high", "policy"], "cached_blocks": 75000, "dirty_blocks": 5000, "dirty_bytes": 20971520, "buffered_blocks": 120, "oldest_dirty_seconds": 754.25,
+ "write_back_order": "barriers", "backend_state": {"is_consistent": true, "consistent_seconds": 1796047400.0, "age_seconds": 250.0,
+ "age_seconds_max": 900.0, "newer_blocks": 1204},
  "backend_load": {"under_way": 5, "transfers": 120000, "transfer_seconds": 1440.5, "busy_seconds": 480.25}, "lost_blocks": [7, 4711],
  "memory_bytes": 150000000, "faults": {"flash_read_errors": 0, "flash_checksum_errors": 2, "flash_write_errors": 0,
  "backend_read_errors": 0, "backend_write_errors": 0, "failed_requests": 1}, "latencies": [{"operation": "read",

@@ -15,8 +15,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::config::RESERVE_UNITS;
 use super::destage::{BATCH_BLOCKS, Batch};
-use super::{Kind, LogCache, Mode, Request, WriteBackOrder};
-use crate::epochs::Epochs;
+use super::{Cache, Kind, LogCache, Mode, Request, WriteBackOrder};
+use crate::epochs::{BackendState, Epochs};
 use crate::format::{BLOCK_BYTES, Kind as RecordKind, Place};
 use crate::step::Step;
 
@@ -65,13 +65,19 @@ impl LogCache {
             }
             (WriteBackOrder::Barriers, Some(_)) => {}
             (WriteBackOrder::Barriers, None) => {
-                let mut epochs = found.unwrap_or_default();
+                let has_dirty = self.log.dirty_blocks() > 0;
+                let mut epochs = found.unwrap_or_else(|| match has_dirty {
+                    true => Epochs::unordered(self.log.end()),
+                    false => Epochs::default(),
+                });
+                // The backend becomes a state of the volume as soon as possible.
+                let drains = self.backend_state_of(&epochs) == BackendState::Mixed;
                 // Some changes may have passed the flash.
                 epochs.changed(self.now_us);
                 self.log.keep_before(Some(epochs.last()));
                 let said = epochs.done();
                 let starts = self.log.end() > Place::default();
-                self.in_order = Some(InOrder { epochs, said, starts, ..InOrder::default() });
+                self.in_order = Some(InOrder { epochs, said, starts, drains, ..InOrder::default() });
             }
         }
     }
@@ -81,6 +87,21 @@ impl LogCache {
         if self.in_order.as_mut().is_some_and(|order| std::mem::take(&mut order.starts)) {
             self.end_epoch(steps);
         }
+    }
+
+    /// Returns the state of the backend without its flash, if data is written back in order.
+    pub fn backend_state(&self, now_us: u64) -> Option<BackendState> {
+        let order = self.in_order.as_ref().filter(|_| self.has_flash)?;
+        Some(match self.backend_state_of(&order.epochs) {
+            BackendState::Of(_) if Cache::blocks_to_write_back(self) == 0 && order.epochs.all_done() => {
+                BackendState::Of(Some(self.config.unix_us.saturating_add(now_us)))
+            }
+            state => state,
+        })
+    }
+
+    fn backend_state_of(&self, epochs: &Epochs) -> BackendState {
+        epochs.backend_state(*self.log.sequences().start(), self.config.unix_us)
     }
 
     /// Returns the epochs that the backend lacks, if data is written back in order.
@@ -171,7 +192,7 @@ impl LogCache {
     /// Adds a record of the epochs that are done, if it is missing.
     fn say_done(&mut self, steps: &mut Vec<Step>) {
         let Some(order) = &mut self.in_order else { return };
-        let done = order.epochs.done();
+        let (done, unix_us) = (order.epochs.done(), order.epochs.done_unix_us().unwrap_or(0));
         if done == order.said || done.sequence < *self.log.sequences().start() {
             return;
         }
@@ -180,7 +201,8 @@ impl LogCache {
         self.reclaim(steps);
         let geometry = self.log.geometry();
         let slot = geometry.slot(geometry.unit_of(done.sequence), done.page);
-        self.log_mark(RecordKind::EpochsDone, 0, slot, steps);
+        let seconds = u32::try_from(unix_us / 1_000_000).unwrap_or(0);
+        self.log_mark(RecordKind::EpochsDone, seconds, slot, steps);
     }
 
     /// Writes back all epochs that have ended.

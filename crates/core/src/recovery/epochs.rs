@@ -26,6 +26,8 @@ pub(super) struct FoundEpochs {
     ended: Vec<Epoch>,
     /// By [`Age`]: the end of those that are done.
     done: [Place; 2],
+    /// The time since 1970 of the later one; 0 if it is unknown.
+    done_unix_us: u64,
     /// By block: the epoch of the oldest version found so far, by the number of epochs that ended after it.
     oldest: HashMap<u32, u32, FxBuildHasher>,
 }
@@ -33,7 +35,13 @@ pub(super) struct FoundEpochs {
 impl FoundEpochs {
     /// Starts without epochs; their records count from a place on.
     pub fn new(from: Place) -> FoundEpochs {
-        FoundEpochs { from, ended: Vec::new(), done: [Place::default(); 2], oldest: HashMap::default() }
+        FoundEpochs {
+            from,
+            ended: Vec::new(),
+            done: [Place::default(); 2],
+            done_unix_us: 0,
+            oldest: HashMap::default(),
+        }
     }
 
     /// Notes a record that an epoch ends, after the pages before a place.
@@ -44,8 +52,11 @@ impl FoundEpochs {
         }
     }
 
-    /// Notes a record that epochs before a place are done.
-    pub fn done(&mut self, place: Place, age: Age) {
+    /// Notes a record that epochs before a place are done. It has the time of that place.
+    pub fn done(&mut self, place: Place, record: &Record, age: Age) {
+        if self.done.iter().all(|done| place > *done) {
+            self.done_unix_us = u64::from(record.block) * 1_000_000;
+        }
         let done = &mut self.done[age as usize];
         *done = place.max(*done);
     }
@@ -73,6 +84,6 @@ impl FoundEpochs {
     /// Returns the epochs that the backend lacks.
     pub fn finish(self) -> Epochs {
         let [late, early] = self.done;
-        Epochs::found(late.max(early), self.ended.into_iter().rev())
+        Epochs::found(self.from, (late.max(early), self.done_unix_us), self.ended.into_iter().rev())
     }
 }

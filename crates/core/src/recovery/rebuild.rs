@@ -227,7 +227,7 @@ impl Rebuild {
                     let (laps, unit) = (u64::from(geometry.log_units()), u64::from(slot / geometry.unit_pages));
                     let units = (1..=laps).contains(&unit).then(|| (sequence + laps - unit) % laps);
                     if let Some(sequence) = units.and_then(|units| sequence.checked_sub(units)) {
-                        epochs.done(Place { sequence, page: slot % geometry.unit_pages }, age);
+                        epochs.done(Place { sequence, page: slot % geometry.unit_pages }, record, age);
                     }
                 }
             }

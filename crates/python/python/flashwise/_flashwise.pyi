@@ -105,6 +105,7 @@ class _Stages(TypedDict, total=False):
     warmup: _Value
     wear_levelling: _Value
     wfue_alpha: _Value
+    write_back_order: _Value
     write_buffer_half_life: _Value
     write_buffer_share: _Value
     write_buffers: _Value

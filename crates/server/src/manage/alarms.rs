@@ -1,4 +1,5 @@
-//! Alarms besides faults: a detach that takes long, slow misses, and a used-up budget of flash writes.
+//! Alarms besides faults: a detach that takes long, a backend that is far behind, slow misses, and a used-up budget of
+//! flash writes.
 
 use std::collections::HashMap;
 
@@ -17,6 +18,7 @@ const MISSES_MIN: f64 = 20.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Detach,
+    Behind,
     Misses,
     Budget,
 }
@@ -101,6 +103,15 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
         format!("Detaching the flash takes longer than {most}; {left} are left")
     });
     found.extend(seen.set(Kind::Detach, long, "Detaching has ended"));
+    if let Some(backend) = &status.backend_state {
+        let age_seconds = backend.age_seconds.filter(|_| backend.is_late());
+        let behind = age_seconds.zip(backend.consistent_seconds).map(|(age, moment)| {
+            let [age, most] = [age, backend.age_seconds_max].map(human::seconds);
+            let moment = human::utc(moment);
+            format!("The backend is consistent as of {moment}, {age} ago; dirty-age allows {most}")
+        });
+        found.extend(seen.set(Kind::Behind, behind, "The backend is as recent as dirty-age demands again"));
+    }
     if let Some(budget) = &status.write_budget {
         let used_up = (budget.today_used > 1.0).then(|| {
             let [written, allowed] = [budget.today_bytes as f64, budget.bytes_per_day].map(human::bytes);
@@ -145,7 +156,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_storage::status::{LatencyStatus, WriteBudgetStatus};
+    use flashwise_storage::status::{BackendStatus, LatencyStatus, WriteBudgetStatus};
 
     use super::*;
 
@@ -178,6 +189,26 @@ mod tests {
         );
         assert!(reports(&mut alarms, 170, detaching()).is_empty());
         assert_eq!(reports(&mut alarms, 171, named()), [(Severity::Info, "Detaching has ended".to_owned())]);
+    }
+
+    #[test]
+    fn a_backend_that_is_older_than_dirty_age_is_reported() {
+        let mut alarms = Alarms::new(OPTIONS());
+        let behind = |age: f64| {
+            let backend_state = Some(BackendStatus {
+                is_consistent: true,
+                consistent_seconds: Some(1_796_047_400.0),
+                age_seconds: Some(age),
+                age_seconds_max: 900.0,
+                newer_blocks: 1,
+            });
+            VolumeStatus { backend_state, ..named() }
+        };
+        assert!(reports(&mut alarms, 1, behind(900.0)).is_empty());
+        let text = "The backend is consistent as of 2026-11-30 14:03:20 UTC, 16 min ago; dirty-age allows 15 min";
+        assert_eq!(reports(&mut alarms, 2, behind(960.0)), [(Severity::Warning, text.to_owned())]);
+        assert!(reports(&mut alarms, 3, behind(961.0)).is_empty());
+        assert_eq!(reports(&mut alarms, 4, behind(0.0))[0].0, Severity::Info);
     }
 
     #[test]

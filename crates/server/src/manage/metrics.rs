@@ -153,6 +153,15 @@ const METRICS: &[Metric] = &[
         "Since when the block on flash that has been dirty for longest is dirty",
         |v| v.oldest_dirty_seconds
     ),
+    gauge!("backend_consistent", None, "1 if the backend is consistent without its flash", |v| {
+        v.backend_state.map(|backend| f64::from(u8::from(backend.is_consistent)))
+    }),
+    gauge!("backend_consistent_age", Some(Unit::Seconds), "Age of the consistent state of the backend", |v| {
+        v.backend_state.and_then(|backend| backend.age_seconds)
+    }),
+    gauge!("backend_consistent_age_max", Some(Unit::Seconds), "Maximum of that age: dirty-age", |v| {
+        v.backend_state.map(|backend| backend.age_seconds_max)
+    }),
     gauge!("detach_remaining", Some(Unit::Seconds), "How long the detach that is under way still takes", |v| {
         v.detach_remaining_seconds
     }),

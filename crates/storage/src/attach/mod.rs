@@ -51,6 +51,14 @@ pub struct Pairing {
     pub discards: bool,
 }
 
+/// A cache that is given up.
+#[derive(Debug, PartialEq, Eq)]
+struct Dropped {
+    why: String,
+    /// True if it may have dirty blocks.
+    loses_data: bool,
+}
+
 /// The requirements of a start.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -70,6 +78,8 @@ pub struct Wanted {
     pub in_order: bool,
     /// Number of threads that read the cache.
     pub threads: u32,
+    /// The consequences if a cache with dirty blocks is given up. They are logged before that.
+    pub loss: String,
 }
 
 /// An attached cache.
@@ -90,8 +100,8 @@ pub struct Attached {
 /// The decision about the cache that was found.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Format a new cache. The reason is given if an old one is given up.
-    New(Option<String>),
+    /// Format a new cache. An old one is given up.
+    New(Option<Dropped>),
     /// Use the cache. If only its dirty blocks are used, the reason is given.
     Resume(Option<String>),
 }
@@ -129,7 +139,8 @@ fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refus
     match record {
         Some(Record { cache, may_be_dirty: true, .. }) if !discards => Err(Refusal::Missing { expected: *cache }),
         Some(Record { cache, may_be_dirty: true, .. }) => {
-            Ok(Verdict::New(Some(format!("cache {cache} was discarded: its dirty blocks are lost"))))
+            let why = format!("cache {cache} was discarded: its dirty blocks are lost");
+            Ok(Verdict::New(Some(Dropped { why, loses_data: true })))
         }
         _ => Ok(Verdict::New(None)),
     }
@@ -168,7 +179,8 @@ fn judge(
             return Err(refusal);
         }
         let lost = if may_be_dirty { "; its dirty blocks are lost" } else { "; it had no dirty blocks" };
-        Ok(Verdict::New(Some(format!("the cache was dropped, because {what}{lost}"))))
+        let why = format!("the cache was dropped, because {what}{lost}");
+        Ok(Verdict::New(Some(Dropped { why, loses_data: may_be_dirty })))
     };
     if !is_of_record(found) {
         let (on_found, on_expected) = (found.may_be_dirty, record.may_be_dirty);
@@ -321,7 +333,8 @@ pub fn attach(
     }
     let why = match find(flash, side, found, record.as_ref(), &wanted.pairing)? {
         _ if damage.is_some() => {
-            Some("the backend's record of its cache was damaged; blocks that were not written back are lost".to_owned())
+            let why = "the backend's record of its cache was damaged; blocks that were not written back are lost";
+            Some(Dropped { why: why.to_owned(), loses_data: true })
         }
         (Some(superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
@@ -337,7 +350,15 @@ pub fn attach(
         (_, Verdict::New(why)) => why,
         (None, Verdict::Resume(_)) => unreachable!("a flash without a cache is formatted"),
     };
-    create(flash, side, wanted, why.into_iter().collect())
+    if why.as_ref().is_some_and(|dropped| dropped.loses_data) {
+        log_loss(&wanted.loss);
+    }
+    create(flash, side, wanted, why.into_iter().map(|dropped| dropped.why).collect())
+}
+
+/// Logs the consequences of a lost cache.
+pub(crate) fn log_loss(loss: &str) {
+    tracing::warn!(event = "cache-discarded", "the cache is given up: {loss}");
 }
 
 fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError> {

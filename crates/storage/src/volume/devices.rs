@@ -8,6 +8,7 @@ use flashwise_core::cache::{Mode, WriteBackOrder};
 use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
+use super::backend_state::without_flash;
 use super::config::OpenDisk;
 use super::{BLOCK, VolumeConfig, VolumeError};
 use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted, is_damaged};
@@ -197,6 +198,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         writes_back: config.cache.mode() == Mode::WriteBack,
         in_order: config.cache.order() != WriteBackOrder::None,
         threads: time::threads(SCAN_THREADS),
+        loss: without_flash(config, backend),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use super::{Inner, TICK, Volume, VolumeError};
+use super::{Inner, TICK, Volume, VolumeError, backend_state};
 use crate::export::Error;
 use crate::time;
 
@@ -57,6 +57,7 @@ pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
     let failed = flushed.is_err() || flash_failed;
     let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
     drop(inner);
+    backend_state::keep(volume, true);
     drop(volume.stop.lock().take());
     let Some(end) = end.filter(|_| !without_flash && !failed) else {
         let error = || io::Error::other("the last flush failed");

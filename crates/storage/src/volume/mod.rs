@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `backend_state.rs` | the state of its backend without the flash |
 //! | `budget.rs` | its budget of flash writes |
 //! | `config.rs` | its configuration |
 //! | `state.rs` | its states, and the transitions between them |
@@ -19,6 +20,7 @@
 //! | `error.rs` | the reasons for refusals |
 //! | `write_account.rs` | writes to its flash, per day and over the flash's life |
 
+mod backend_state;
 mod budget;
 mod config;
 mod detaching;
@@ -65,6 +67,7 @@ use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
 use crate::wipe;
 
+pub(crate) use self::backend_state::backend_status;
 pub(crate) use self::config::cache_config;
 pub use self::config::{OpenDisk, VolumeConfig};
 pub use self::error::VolumeError;
@@ -127,6 +130,7 @@ pub struct Volume {
     detaching: Mutex<()>,
     /// The identity of the backend.
     identity: [u8; 16],
+    keeper: Mutex<backend_state::Keeper>,
     guests: Guests,
     latencies: Latencies,
     pacer: OnceLock<Pacer>,
@@ -164,6 +168,7 @@ impl Volume {
             ended: vital::Condvar::default(),
             transfers: OnceLock::new(),
             detaching: Mutex::default(),
+            keeper: Mutex::new(backend_state::Keeper::new(&config, storage.identity.id)),
             guests: Guests::new(config.cache.filter()),
             pair: Pair::new(flash, attachment, storage.side),
             latencies: Latencies::default(),
@@ -180,6 +185,7 @@ impl Volume {
         let started = volume.make_transfers().map_err(error)?;
         assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
         keep_account(&volume);
+        backend_state::keep(&volume, true);
         let weak = Arc::downgrade(&volume);
         let pacer = Pacer::start(weak.clone(), &volume.config.name).map_err(error)?;
         assert!(volume.pacer.set(pacer).is_ok(), "a pacer is started once");
@@ -513,6 +519,7 @@ fn tick(volume: &Weak<Volume>, looks: &Receiver<()>) {
         }
         volume.follow_backend();
         keep_account(&volume);
+        backend_state::keep(&volume, false);
         // An unreadable flash may recover, so blocks to be moved do not count as lost.
         let unread = volume.lock().engine.has_postponed() && superblock_pages(&*volume.pair.flash).is_err();
         let mut inner = volume.lock();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use flashwise_core::format::Layout;
 use flashwise_engine::engine::FLASH;
 
+use super::backend_state::without_flash;
 use super::budget::open_account;
 use super::detaching::engine_without_flash;
 use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
@@ -14,7 +15,7 @@ use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
 use crate::attach::{
-    AttachError, Attached, Attachment, BackendSide, Held, Record, attach, check_empty, use_without_cache,
+    AttachError, Attached, Attachment, BackendSide, Held, Record, attach, check_empty, log_loss, use_without_cache,
 };
 use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
@@ -193,6 +194,9 @@ impl Volume {
         let given_up =
             if config.discard_cache { "data that only it had is given up" } else { "the backend has all of its data" };
         let detached = matches!(unused, Unused::Detached);
+        if known.as_ref().is_some_and(|record| record.may_be_dirty) {
+            log_loss(&without_flash(&config, storage.identity.id));
+        }
         if !detached {
             use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
         }

@@ -345,6 +345,46 @@ fn a_volume_grows_with_its_backend() {
     assert_eq!(setting.backend(127 * MIB, 1 << 20), pattern(9, 1 << 20));
 }
 
+/// Writes past the flash wait for the epochs before them. A change of mode, growth and a detach keep the order.
+#[test]
+fn an_ordered_volume_grows_changes_its_mode_and_is_detached() {
+    let mut setting = Setting::new();
+    setting.config.size_bytes = Some(64 * MIB);
+    setting.config.cache.read("write-back-order", "barriers").unwrap();
+    let (volume, _) = setting.open();
+    let put = |offset: u64, seed: u8| {
+        write(&volume, offset, &pattern(seed, 4096));
+        ask(&volume, Operation::Flush, 0, 0, Vec::new(), false).unwrap();
+    };
+    let has = |offset: u64, seed: u8| setting.backend(offset, 4096) == pattern(seed, 4096);
+    let mode = |mode| volume.change(&Settings::of(&[("write-mode", mode)]).unwrap()).unwrap();
+    put(0, 1);
+    put(MIB, 2);
+    File::options().write(true).open(&setting.config.backend).unwrap().set_len(128 * MIB).unwrap();
+    assert_eq!(volume.resize(128 * MIB).unwrap(), 128 * MIB);
+    put(127 * MIB, 3);
+    put(0, 4);
+    assert!(!has(0, 1) && !has(0, 4) && !has(127 * MIB, 3), "they are dirty");
+    let backend = volume.status().backend_state.unwrap();
+    assert!(backend.is_consistent && backend.newer_blocks >= 3, "{backend:?}");
+    for (name, seed) in [("write-through", 5), ("write-around", 6)] {
+        mode("write-back");
+        put(MIB, seed + 10);
+        assert!(!has(MIB, seed + 10), "{name}");
+        mode(name);
+        write(&volume, 2 * MIB, &pattern(seed, 4096));
+        assert!(has(2 * MIB, seed), "{name}");
+        assert!(has(MIB, seed + 10) && has(127 * MIB, 3) && has(0, 4), "{name}: nothing overtakes an older epoch");
+    }
+    mode("write-back");
+    put(3 * MIB, 7);
+    put(3 * MIB, 8);
+    assert!(!has(3 * MIB, 7) && !has(3 * MIB, 8));
+    volume.detach().unwrap();
+    assert!(has(3 * MIB, 8));
+    assert_eq!(volume.status().backend_state, None);
+}
+
 #[test]
 fn a_volume_without_a_size_of_its_own_follows_its_backend() {
     let setting = Setting::new();

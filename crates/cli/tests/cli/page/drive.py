@@ -583,6 +583,9 @@ def use_a_cache(hand, name):
     backend = FOLDER / f"{name}.img"
     assert backend.read_bytes()[MIB : MIB + len(pattern)] != pattern, "it is dirty, on flash alone"
     hand.go("Volumes", name)
+    if name == "one":
+        state = page.locator(".facts > div").filter(has=page.get_by_text("Backend state", exact=True))
+        expect(state).to_have_text(re.compile(r"^Backend stateconsistent as of \d+:\d\d:\d\d.* \([\d.]+\s\w+ ago\); \d+ newer blocks$"))
     hand.select(page.get_by_label("Policy", exact=True), "lru")
     hand.press(page.get_by_role("button", name="Review changes"))
     hand.confirm(None, "policy changes from larc to lru.")

@@ -66,7 +66,7 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
          flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\ndrive-writes-per-day = 1\n\
          [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",
-        volume("one"),
+        volume("one") + "write-back-order = 'barriers'\n",
         volume("two")
     );
     std::fs::write(path.join("tank.toml"), config).unwrap();

@@ -35,6 +35,11 @@ DEGRADED = """status => ({ ...status, volumes: status.volumes.map(volume =>
 BUDGET = """status => ({ ...status, volumes: status.volumes.map(volume => volume.name !== "tank" ? volume :
   { ...volume, write_budget: { source: "flashwise", bytes_per_day: volume.flash_bytes / 2, today_bytes: 0, today_used: 0.25, life_days: 2, life_bytes: 0, life_used: 0.2 } }) })"""
 
+# Without its flash, the backend of one is older than it may be, and that of two is no state of it.
+BEHIND = """status => ({ ...status, volumes: status.volumes.map(volume => ({ ...volume, flash: `${volume.name}.cache`, state: "ok", state_reason: null,
+  backend_state: volume.name === "one" ? { is_consistent: true, consistent_seconds: 1796047400, age_seconds: 960, age_seconds_max: 900, newer_blocks: 1204 } :
+    volume.name === "two" ? { is_consistent: false, consistent_seconds: null, age_seconds: null, age_seconds_max: 900, newer_blocks: 7 } : null })) })"""
+
 MIB = 1 << 20
 DAY = 86400
 
@@ -126,6 +131,23 @@ def see_wear(page, base):
     lifetime = lambda name: page.get_by_role("article", name=name).locator("dl > div").last
     expect(lifetime("tank")).to_have_text("Flash lifetime0.4 years1.5 of 1 writes/day")
     expect(lifetime("old")).to_have_text("Flash lifetimeno flashcache in RAM only")
+
+
+def see_behind(page, base, check):
+    """A backend that is too old without its flash is a warning, and so is one that is no state of the volume."""
+    page.route("**/v1/pools", lambda route: route.fulfill(json=[]))
+    page.goto(f"{base}/#/overview")
+    moment = page.evaluate("async () => (await import('/page/numbers.mjs')).clock(1796047400)")
+    late = f"one: without its flash, the backend is consistent as of {moment}, 16\u00a0min ago; dirty-age allows 15\u00a0min."
+    mixed = "two: without its flash, the backend is a mixture of old and new blocks until earlier dirty blocks are written back."
+    expect(page.locator(".health li")).to_have_text([late, mixed])
+    page.goto(f"{base}/#/volume/one")
+    fact = page.locator(".facts > div").filter(has=page.get_by_text("Backend state", exact=True))
+    expect(fact).to_have_text(f"Backend stateconsistent as of {moment} (16\u00a0min ago); 1,204 newer blocks")
+    check(page, "behind")
+    page.goto(f"{base}/#/volume/tank")
+    expect(page.get_by_role("heading", level=2).first).to_be_visible()
+    expect(fact).to_have_count(0)
 
 
 def see_many(page, base, check):
@@ -294,6 +316,7 @@ def see_all(browser, base, cookie, port, pid, check):
     seen(DETACHING, see_detaching, check)
     seen(DETACHING, see_detaching, check, width=360, scheme="dark")
     seen(DEGRADED, see_degraded, check)
+    seen(BEHIND, see_behind, check)
     seen(MANY, see_many, check)
     seen(MANY, see_many, check, width=360, scheme="dark")
     seen(WORN, see_wear)

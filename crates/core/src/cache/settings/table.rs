@@ -141,7 +141,7 @@ pub static SETTINGS: &[Setting] = &[
             kind: Kind::Choice(&["none", "barriers"]),
             default: "none",
             meaning: "Order in which dirty blocks are written back. barriers: that of the clients' flushes, so the \
-                      backend alone is always a consistent older state. none: any order",
+                      backend without its flash is always a consistent older state. none: any order",
         },
         values: "ORDER",
         live: Live::Never,

@@ -22,6 +22,9 @@ export function findingsOf(volume) {
   if (volume.lost_blocks.length > 0) add("bad", `${name} has lost ${numbers.count(volume.lost_blocks.length)} blocks. Reads of them fail.`);
   const errors = volume.faults.flash_read_errors + volume.faults.flash_checksum_errors + volume.faults.flash_write_errors;
   if (errors > 0 && state === "ok") add("warning", `${name}: ${numbers.count(errors)} transfers of the flash failed since the start. Detach the flash while it is readable.`);
+  const backend = volume.backend_state;
+  if (backend && !backend.is_consistent) add("warning", `${name}: without its flash, the backend is a mixture of old and new blocks until earlier dirty blocks are written back.`);
+  if (backend?.age_seconds > backend?.age_seconds_max) add("warning", `${name}: without its flash, the backend is consistent as of ${numbers.clock(backend.consistent_seconds)}, ${numbers.duration(backend.age_seconds)} ago; dirty-age allows ${numbers.duration(backend.age_seconds_max)}.`);
   const rated = volume.drive_writes_per_day_rated;
   if (rated != null && !isFlashless(volume) && !numbers.isEarly(volume) && volume.drive_writes_per_day > rated) add("warning", `${name} writes its flash ${numbers.number(volume.drive_writes_per_day)} times a day; it is rated for ${rated}.`);
   return found;

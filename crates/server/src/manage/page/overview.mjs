@@ -73,6 +73,14 @@ export function dirtyAge(volume) {
   return volume.oldest_dirty_seconds == null ? "age unknown" : `oldest ${numbers.duration(volume.oldest_dirty_seconds)}`;
 }
 
+/** The state of the backend without its flash, in words. */
+export function backendState({ is_consistent: isConsistent, consistent_seconds: moment, age_seconds: age, newer_blocks: newer }) {
+  if (!isConsistent) return "a mixture of old and new blocks until earlier dirty blocks are written back";
+  const lost = newer > 0 ? `; ${numbers.count(newer)} newer ${newer === 1 ? "block" : "blocks"}` : "";
+  if (moment == null) return `consistent as of an unknown moment${lost}`;
+  return `consistent as of ${numbers.clock(moment)} (${numbers.duration(age)} ago)${lost}`;
+}
+
 function Advice({ volume }) {
   const found = useWhatIf(volume);
   const text = found && verdict(found);

@@ -5,7 +5,7 @@ import { Charts } from "./charts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { healthOf, isWorn } from "./disks.mjs";
 import { Detaching, findingsOf, isFlashless } from "./health.mjs";
-import { dirtyAge, lifetime } from "./overview.mjs";
+import { backendState, dirtyAge, lifetime } from "./overview.mjs";
 import { linkToPool } from "./pool.mjs";
 import { WhatIf } from "./what_if.mjs";
 import { ask, askTagged, pathOf } from "./server.mjs";
@@ -145,6 +145,7 @@ function Facts({ volume }) {
       ["Policy", `${volume.policy}, ${volume.write_mode}`],
       ["Cached", `${numbers.bytes(volume.cached_blocks * 4096)} of ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
       ["Written to flash", `${numbers.bytes(volume.flash_bytes_written)}, ${numbers.number(volume.drive_writes_per_day)} drive writes a day`],
+      ...(volume.backend_state ? [["Backend state", backendState(volume.backend_state)]] : []),
       ...(volume.write_budget ? [["Write budget", numbers.budget(volume.write_budget)]] : []),
       ...(health.length > 0 ? [["Flash drive", html`<span class=${isWorn(drive) ? "bad" : ""}>${health.join(", ")}</span>`]] : []),
     ] : []),

@@ -111,8 +111,52 @@ fn flushed_data_survives_power_failures_at_any_operation() {
 
 /// The flash is lost at any operation. The backend is then a state of the volume.
 #[test]
-fn in_order_the_backend_alone_is_a_state_of_the_volume_whenever_the_flash_is_lost() {
+fn in_order_the_backend_state_is_a_state_of_the_volume_whenever_the_flash_is_lost() {
     survive(8, |random| Setup { order: WriteBackOrder::Barriers, ..Setup::random(random) });
+}
+
+/// Starts with and without order, after crashes and orderly ends. Returns the losses of the flash, and those that came
+/// before the backend was a state of the volume.
+fn switch_order(seed: u64) -> Outcome<[u64; 2]> {
+    let mut random = Random(!seed);
+    let setup = Setup { mode: Mode::WriteBack, ..Setup::random(&mut Random(seed)) };
+    let mut world = World::new(setup, seed);
+    let mut losses = [0; 2];
+    for _ in 0..6 {
+        for _ in 0..150 {
+            world.step(&mut |world| {
+                losses[0] += world.lose_flash(&mut random)?;
+                losses[1] += u64::from(!Setup::is_backend_a_state(&world.engine));
+                Ok(())
+            })?;
+        }
+        let (devices, model) = match random.chance(2) {
+            true => world.close()?,
+            false => world.devices_after_crash(false, &mut random),
+        };
+        let setup =
+            Setup { order: random.pick(&[WriteBackOrder::None, WriteBackOrder::Barriers]), ..world.setup.clone() };
+        world = World::open(setup, devices, model, Random(random.next()), random.next() >> 16)?;
+        world.verify_recovered()?;
+    }
+    world.settle()?;
+    Setup::verify_written_back(&mut world)?;
+    Ok(losses)
+}
+
+/// The order begins and ends at starts. Once the backend is a state of the volume, it stays one until the order ends.
+#[test]
+fn an_order_that_begins_with_dirty_blocks_makes_the_backend_a_state_of_the_volume() {
+    let (budget, first_seed) =
+        (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 3.0), setting("FLASHWISE_SEED", 1));
+    let (mut losses, mut seed) = ([0; 2], first_seed);
+    while budget.goes_on(losses[0]) {
+        let found = switch_order(seed).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        losses = [losses[0] + found[0], losses[1] + found[1]];
+        seed += 1;
+    }
+    assert!(losses[1] > 0, "no order began with dirty blocks");
+    println!("{} losses of the flash, {} before, seeds {first_seed} to {}", losses[0], losses[1], seed - 1);
 }
 
 /// Rules that refuse nothing, or never decide, would show nothing.

@@ -43,6 +43,10 @@ pub trait Cached: Clone + Debug {
     fn in_order(&self) -> bool {
         false
     }
+    /// True if the backend is a state of the volume, when data is written back in order.
+    fn is_backend_a_state(_engine: &Self::Engine) -> bool {
+        true
+    }
     fn faults(&self) -> &[Fault] {
         &[]
     }
@@ -134,6 +138,7 @@ impl Devices {
             writes_back: setup.writes_back(),
             in_order: setup.in_order(),
             threads: 1,
+            loss: String::new(),
         };
         let attach = || attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ());
         match attach() {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions, WriteBackOrder, admission};
+use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Layout, Role, decode_metadata};
 use flashwise_core::policy::{self, Spec};
@@ -165,6 +166,10 @@ impl Cached for Setup {
 
     fn in_order(&self) -> bool {
         self.order != WriteBackOrder::None
+    }
+
+    fn is_backend_a_state(engine: &Engine) -> bool {
+        engine.cache().backend_state(0) != Some(BackendState::Mixed)
     }
 
     fn faults(&self) -> &[Fault] {

@@ -89,7 +89,7 @@ impl<S: Cached> World<S> {
 
     /// Loses the flash at this moment, in several ways, if data is written back in order. Returns in how many.
     pub fn lose_flash(&self, random: &mut Random) -> Outcome<u64> {
-        if !self.setup.in_order() {
+        if !self.setup.in_order() || !S::is_backend_a_state(&self.engine) {
             return Ok(0);
         }
         S::write_early(self, random);
@@ -154,7 +154,8 @@ impl World {
             self.now_us += 2_000_000;
             start(&mut self.engine, self.now_us);
             self.collect();
-            self.settle()?;
+            let mut random = Random(self.now_us);
+            self.settle_with(&mut |world| world.lose_flash(&mut random).map(drop))?;
         }
         Ok(())
     }
