@@ -96,3 +96,8 @@ impl AttachError {
         if is_damaged(&error) { AttachError::DamagedRecord(error) } else { AttachError::Side(error) }
     }
 }
+
+/// Logs the consequences of a lost cache.
+pub(crate) fn log_loss(loss: &str) {
+    tracing::warn!(event = "cache-discarded", "the cache is given up: {loss}");
+}

@@ -4,6 +4,7 @@ use std::io;
 
 use flashwise_core::format::{Digest, Layout, Place, RunEnd, Superblock};
 use flashwise_core::recovery::Recovered;
+use flashwise_engine::wlfc::BucketsEnd;
 
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, recover_log, settle, write_superblock};
@@ -112,6 +113,25 @@ impl Held {
                 held.drop_clean(flash)?;
                 Ok(clean)
             }
+        }
+    }
+}
+
+/// The durable end of a run's writes to its flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A position in the log.
+    Log(Place),
+    /// The end of programmed buckets.
+    Buckets(BucketsEnd),
+}
+
+impl End {
+    /// The encoding in superblocks and records. For buckets, it is the sequence and the lower half of the run.
+    pub(super) fn place(self) -> Place {
+        match self {
+            End::Log(place) => place,
+            End::Buckets(BucketsEnd { run, .. }) => Place { sequence: run.sequence, page: run.run as u32 },
         }
     }
 }

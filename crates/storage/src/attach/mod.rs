@@ -30,8 +30,9 @@ use uuid::Uuid;
 pub use self::detached::attach_again;
 use self::detached::is_detach_unfinished;
 pub(crate) use self::detached::note_detached;
+pub(crate) use self::error::log_loss;
 pub use self::error::{AttachError, Refusal};
-pub use self::held::Held;
+pub use self::held::{End, Held};
 pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
@@ -356,11 +357,6 @@ pub fn attach(
     create(flash, side, wanted, why.into_iter().map(|dropped| dropped.why).collect())
 }
 
-/// Logs the consequences of a lost cache.
-pub(crate) fn log_loss(loss: &str) {
-    tracing::warn!(event = "cache-discarded", "the cache is given up: {loss}");
-}
-
 fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError> {
     let block = flashwise_core::format::BLOCK_BYTES as u64;
     let unit = |geometry: &Geometry| u64::from(geometry.unit_pages) * block;
@@ -450,25 +446,6 @@ fn resume(
     write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, held, formatted: false, crashed, notes })
-}
-
-/// The durable end of a run's writes to its flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// A position in the log.
-    Log(Place),
-    /// The end of programmed buckets.
-    Buckets(BucketsEnd),
-}
-
-impl End {
-    /// The encoding in superblocks and records. For buckets, it is the sequence and the lower half of the run.
-    fn place(self) -> Place {
-        match self {
-            End::Log(place) => place,
-            End::Buckets(BucketsEnd { run, .. }) => Place { sequence: run.sequence, page: run.run as u32 },
-        }
-    }
 }
 
 /// The superblock and the record of a cache in use.
