@@ -68,7 +68,13 @@ pub struct Advise {
     /// Required order of write-back: none, or barriers
     ///
     /// With barriers, the backend is a consistent older state if the flash is lost. The answer has the cost of that.
-    #[arg(long = "write-back-order", value_name = "ORDER", default_value = "none", value_parser = order_of, hide_short_help = true)]
+    #[arg(
+        long = "write-back-order",
+        value_name = "ORDER",
+        default_value = "none",
+        value_parser = order_of,
+        hide_short_help = true
+    )]
     order: WriteBackOrder,
     /// Free shares of the flash to try; repeatable [default: 10%,25%]
     #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares, hide_short_help = true)]

@@ -255,7 +255,7 @@ mod tests {
         run.cache().check();
     }
 
-    /// No client flushes. A first epoch begins at 0, because writes before could have passed the flash, and ends at 5 s.
+    /// No client flushes. A first epoch begins at 0, because writes before could have passed the flash. It ends at 5 s.
     /// The next one begins at 7 s.
     #[test]
     fn an_epoch_without_flushes_ends_by_its_age() {

@@ -41,7 +41,8 @@ impl LogCache {
             if self.waits_for_destaging() {
                 return;
             }
-            let short = self.log.free_units() <= 1 || reclaimed >= RECLAIMED_MAX.min(self.log.geometry().log_units());
+            let many = reclaimed >= RECLAIMED_MAX.min(self.log.geometry().log_units());
+            let short = self.log.free_units() <= 1 || many || self.is_reserved();
             self.reclaim_oldest(short, steps);
             reclaimed += 1;
         }
@@ -56,7 +57,7 @@ impl LogCache {
 
     /// True if optional data should not go to flash: space is short until dirty blocks are written back.
     pub(super) fn is_pressed(&self) -> bool {
-        self.log.free_units() <= FREE_UNITS_MIN
+        self.log.free_units() <= FREE_UNITS_MIN || self.is_reserved()
     }
 
     /// Copies dirty and wanted blocks of the oldest unit forward, and resets it. If space is `short`, all clean blocks

@@ -368,11 +368,21 @@ impl LogCache {
                 blocks + 2
             }
         };
+        self.lacks_units(blocks, units)
+    }
+
+    /// True if the log has no room for the write buffer and this many blocks beside `units` free units.
+    fn lacks_units(&self, blocks: u64, units: u32) -> bool {
         let blocks = blocks + self.write_buffer.len() as u64;
         let pages = blocks + blocks.div_ceil(self.config.segment_blocks.into()) + 2;
         let unit_pages = u64::from(self.log.geometry().segments_end()) - 2;
         let needed = u32::try_from(pages.div_ceil(unit_pages)).unwrap_or(u32::MAX).saturating_add(units);
         self.log.free_and_done_units(needed) < needed
+    }
+
+    /// True if the room of the log is for changes that are in memory and may not pass the flash.
+    pub(super) fn is_reserved(&self) -> bool {
+        !self.may_pass() && !self.flash_failed && self.lacks_units(0, UNITS_LEAST)
     }
 
     /// See [`Cache::waits`](super::Cache::waits). If the backend takes nothing, the change fails instead.

@@ -17,6 +17,7 @@ mod cache_admission;
 mod container_policies;
 mod copy_forward;
 mod format_document;
+mod in_order;
 mod intents;
 mod min;
 mod option_ranges;

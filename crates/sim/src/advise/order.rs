@@ -78,7 +78,8 @@ impl OrderCost {
         let hits = human::percent(without.hit_ratio);
         [
             format!(
-                "Write-back in order ({order}) writes {storage} times as much to the storage as in any order, and {flash} times as much to flash."
+                "Write-back in order ({order}) writes {storage} times as much to the storage as in any order, \
+                 and {flash} times as much to flash."
             ),
             format!("It flushes the storage {flushes} times, not {fewer} times."),
             format!("In any order, a request waits {waits} on average, and {hits} of the accesses hit."),

@@ -92,7 +92,8 @@ fn simulated(config: &Config, requests: &[CacheRequest]) -> CacheCounts {
     run.counts()
 }
 
-/// A replay with the times of ticks, and the ends of write-back, of writes past the flash and of flushes of the backend.
+/// A replay with the times of ticks, and the ends of write-back, of writes past the flash, and of flushes of the
+/// backend.
 fn replayed(config: &Config, events: &[Event]) -> CacheCounts {
     let mut run = CacheRun::new(config.clone());
     run.leave_open();
