@@ -133,7 +133,7 @@ impl Bed {
     fn kill(&mut self) -> (Mount, Device) {
         let answer = get(self.setting.directory.path(), "/v1/status");
         let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-        let seconds = status["volumes"][0]["backend_alone"]["consistent_seconds"].as_f64();
+        let seconds = status["volumes"][0]["backend_state"]["consistent_seconds"].as_f64();
         self.stated_us = seconds.map(|seconds| (seconds * 1e6) as u64);
         let (mount, device, server) = self.served.take().unwrap();
         server.kill();
@@ -221,8 +221,9 @@ struct Results {
     failures: Vec<String>,
     /// Files or transactions that were checked.
     checked: u64,
-    /// Runs in which the backend had a part of the work.
+    /// Runs in which the backend had a part of the work, and in which the server stated the time of its state.
     with_work: u64,
+    stated: u64,
 }
 
 /// Loses this many flashes. `run` returns the number of things that were checked.
@@ -231,8 +232,10 @@ fn lose(order: &str, file_system: &'static str, runs: u64, run: impl Fn(&mut Bed
     let mut results = Results::default();
     for seed in first..first + runs {
         let mut bed = Bed::new(file_system, order, seed);
+        let result = run(&mut bed);
         results.runs += 1;
-        match run(&mut bed) {
+        results.stated += u64::from(bed.stated_us.is_some());
+        match result {
             Ok(checked) => {
                 results.checked += checked;
                 results.with_work += u64::from(checked > 0);
@@ -246,11 +249,13 @@ fn lose(order: &str, file_system: &'static str, runs: u64, run: impl Fn(&mut Bed
         }
     }
     println!(
-        "{order}: {file_system}: {} of {} clean with everything promised; {} things checked, in {} runs",
+        "{order}: {file_system}: {} of {} clean with everything promised; {} things checked, in {} runs; a time \
+         was stated in {}",
         results.runs - results.failures.len() as u64,
         results.runs,
         results.checked,
-        results.with_work
+        results.with_work,
+        results.stated
     );
     results
 }
