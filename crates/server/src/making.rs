@@ -121,7 +121,9 @@ impl Known {
 pub(crate) fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error.cause() {
-        PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
+        PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } | PoolError::Wipe { .. } => {
+            ManageError::Invalid(what)
+        }
         // The path does not exist, or cannot be a disk.
         PoolError::Open { source } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
             ManageError::Invalid(what)

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flashwise_core::cache::Mode;
 use flashwise_storage::export::Exports;
 use flashwise_storage::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
-use flashwise_storage::pool::plan::Plan as PoolPlan;
 use flashwise_storage::pool::status::{MapRun, PoolStatus};
-use flashwise_storage::pool::{NewLogical, Pool, PoolError, prepare};
+use flashwise_storage::pool::{DiskAdded, NewLogical, Pool, PoolChange, prepare};
 use parking_lot::Mutex;
 
 use crate::config::made::Kind;
@@ -17,7 +15,7 @@ use crate::front::Assignments;
 use crate::front::iscsi::names;
 use crate::making::{Making, error};
 use crate::manage::plan::Plan;
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, NewPool, PoolChange, Pools};
+use crate::manage::{ManageError, NewPool, Pools};
 use crate::reach::Reach;
 use crate::served::Served;
 
@@ -30,33 +28,6 @@ pub struct ServedPools {
     reach: Reach,
     /// Serialises changes of the list of exports.
     changing: Mutex<()>,
-}
-
-/// True if the new disk must be wiped.
-fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
-    if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
-        let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
-        return Err(ManageError::Invalid(what));
-    }
-    Ok(disk.wipe.is_some())
-}
-
-fn mode(name: Option<&String>) -> Result<Option<Mode>, ManageError> {
-    name.map(|name| name.parse().map_err(|what| ManageError::Invalid(format!("mode: {what}")))).transpose()
-}
-
-fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
-    let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named, pinned_ram_bytes } = new.clone();
-    let mode = mode(named.as_ref())?.unwrap_or(Mode::WriteBack);
-    Ok(NewLogical { name, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
-}
-
-/// Plans a change of a logical disk; `mode` is the new write mode, if any.
-fn plan_alter(pool: &Pool, name: &str, change: &LogicalDiskChange, mode: Option<Mode>) -> Result<PoolPlan, PoolError> {
-    let pinned = change.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose()?;
-    let mut plan = pool.plan_change(name, change.size_bytes, change.cached, mode)?;
-    plan.does.extend(pinned);
-    Ok(plan)
 }
 
 /// Has it kept which disks a pool has, where no configuration does.
@@ -83,10 +54,16 @@ impl ServedPools {
         ServedPools { served, making, exports, assignments, reach, changing: Mutex::new(()) }
     }
 
-    /// Returns the absolute path of a new disk, so that the stored path works from any directory.
-    fn place(&self, disk: &DiskAdded) -> Result<PathBuf, ManageError> {
+    /// Returns a change with the absolute path of a new disk, so that the stored path works from any directory.
+    fn placed(&self, change: &PoolChange) -> Result<PoolChange, ManageError> {
+        let PoolChange::AddDisk(disk) = change else { return Ok(change.clone()) };
         self.reach.check("path", Path::new(&disk.path))?;
-        std::path::absolute(&disk.path).map_err(|error| ManageError::Invalid(format!("path: '{}': {error}", disk.path)))
+        let absolute = |path: &String| match std::path::absolute(path) {
+            Ok(absolute) => Ok(absolute.display().to_string()),
+            Err(error) => Err(ManageError::Invalid(format!("path: '{path}': {error}"))),
+        };
+        let wipe = disk.wipe.as_ref().map(absolute).transpose()?;
+        Ok(PoolChange::AddDisk(DiskAdded { path: absolute(&disk.path)?, wipe }))
     }
 
     fn find(&self, name: &str) -> Result<Arc<Pool>, ManageError> {
@@ -101,47 +78,28 @@ impl ServedPools {
     }
 
     /// Refuses a name that another export has; the rest the pool refuses itself.
-    fn check_new(&self, new: &NewLogicalDisk) -> Result<(), ManageError> {
+    fn check_new(&self, new: &NewLogical) -> Result<(), ManageError> {
         if self.exports.names().contains(&new.name) {
             return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
         Ok(())
     }
 
-    fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError> {
+    fn create(&self, pool: &Pool, new: &NewLogical) -> Result<(), ManageError> {
         let _one = self.changing.lock();
-        let pool = self.find(pool)?;
         self.check_new(new)?;
         // Assignments of an earlier logical disk with this name are obsolete.
         let kept = |error| {
             ManageError::Failed(format!("the assignment of an earlier {} cannot be removed: {error}", new.name))
         };
         self.assignments.forget(&new.name).map_err(kept)?;
-        let disk = pool.create_logical(&logical(new)?).map_err(error)?;
+        let disk = pool.create_logical(new).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
         Ok(())
     }
 
-    fn alter(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
-        let pool = self.find_disk(pool, name)?;
-        let mode = mode(change.mode.as_ref())?;
-        // All of it, or nothing.
-        plan_alter(&pool, name, change, mode).map_err(error)?;
-        if let Some(size_bytes) = change.size_bytes {
-            pool.grow_logical(name, size_bytes).map_err(error)?;
-        }
-        if let Some(mode) = mode {
-            pool.set_mode(name, mode).map_err(error)?;
-        }
-        if let Some(bytes) = change.pinned_ram_bytes {
-            pool.set_pinned(name, bytes).map_err(error)?;
-        }
-        change.cached.map_or(Ok(()), |cached| pool.set_cached(name, cached).map_err(error))
-    }
-
-    fn delete(&self, pool: &str, name: &str) -> Result<(), ManageError> {
+    fn delete(&self, pool: &Pool, name: &str) -> Result<(), ManageError> {
         let _one = self.changing.lock();
-        let pool = self.find_disk(pool, name)?;
         let disk = pool.logical(name).map_err(error)?;
         // None comes in between.
         self.exports.remove(name);
@@ -163,12 +121,15 @@ impl ServedPools {
 }
 
 impl ServedPools {
-    /// Fails if the new set of disks could not be stored.
-    fn check_kept(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
+    /// Returns the pool of a change. Fails if a logical disk of the change is absent, or if the new set of disks could
+    /// not be stored.
+    fn find_for(&self, pool: &str, change: &PoolChange) -> Result<Arc<Pool>, ManageError> {
         match change {
-            PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_) => self.making.check_kept(pool),
-            _ => Ok(()),
+            PoolChange::AddDisk(_) | PoolChange::RemoveDisk(_) => self.making.check_kept(pool)?,
+            PoolChange::Alter(name, _) | PoolChange::Delete(name) => return self.find_disk(pool, name),
+            _ => {}
         }
+        self.find(pool)
     }
 
     /// Refuses the name of a pool that was made and is not served.
@@ -253,59 +214,27 @@ impl Pools for ServedPools {
     }
 
     fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
-        self.check_kept(pool, change)?;
-        let planned = match change {
-            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(&self.place(disk)?, wipes(disk)?),
-            PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
-            PoolChange::KeepDisk(number) => self.find(pool)?.plan_keep(*number),
-            PoolChange::GiveUpDisk(number, disk) => {
-                let plan = self.find(pool)?.plan_give_up(*number);
-                match (&plan, &disk.confirm) {
-                    (Ok(plan), Some(found)) if plan.word.as_ref() != Some(found) => {
-                        let expected = plan.word.as_deref().unwrap_or_default();
-                        let what = format!("found '{found}' as the disk to give up, expected '{expected}'");
-                        return Err(ManageError::Invalid(what));
-                    }
-                    _ => plan,
-                }
-            }
-            PoolChange::Create(new) => {
-                self.check_new(new)?;
-                let open = format!(
-                    "Clients can open it at once, as the NBD export {} or the iSCSI target {}.",
-                    new.name,
-                    names::target(&new.name)
-                );
-                self.find(pool)?.plan_create(&logical(new)?).map(|mut plan| {
-                    plan.does.push(open);
-                    plan
-                })
-            }
-            PoolChange::Alter(name, change) => {
-                let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                plan_alter(&pool, name, change, mode)
-            }
-            PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),
-        };
-        planned.map(Plan::from).map_err(error)
+        let pool = self.find_for(pool, change)?;
+        let mut opens = None;
+        if let PoolChange::Create(new) = change {
+            self.check_new(new)?;
+            opens = Some(format!(
+                "Clients can open it at once, as the NBD export {} or the iSCSI target {}.",
+                new.name,
+                names::target(&new.name)
+            ));
+        }
+        let mut plan = self.placed(change)?.plan(&pool).map(Plan::from).map_err(error)?;
+        plan.does.extend(opens);
+        Ok(plan)
     }
 
     fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
-        self.check_kept(pool, change)?;
+        let pool = self.find_for(pool, change)?;
         match change {
-            PoolChange::AddDisk(disk) => {
-                let (pool, wipe) = (self.find(pool)?, wipes(disk)?);
-                pool.add_disk(&self.place(disk)?, wipe).map(drop).map_err(error)
-            }
-            PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
-            PoolChange::KeepDisk(number) => self.find(pool)?.keep_disk(*number).map_err(error),
-            PoolChange::GiveUpDisk(number, disk) => {
-                let confirm = disk.confirm.as_deref().unwrap_or_default();
-                self.find(pool)?.give_up_disk(*number, confirm).map_err(error)
-            }
-            PoolChange::Create(new) => self.create(pool, new),
-            PoolChange::Alter(name, change) => self.alter(pool, name, change),
-            PoolChange::Delete(name) => self.delete(pool, name),
+            PoolChange::Create(new) => self.create(&pool, new),
+            PoolChange::Delete(name) => self.delete(&pool, name),
+            _ => self.placed(change)?.apply(&pool).map_err(error),
         }
     }
 

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         striped: true,
         cached: true,
         pinned_ram_bytes: 0,
-        mode: flashwise_core::cache::Mode::WriteBack,
+        mode: None,
     };
     let disk = pool.create_logical(&new)?;
     for block in 0..SIZE / 4096 {

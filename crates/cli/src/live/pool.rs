@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use flashwise_core::cache::Mode;
 use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_server::manage::NewPool;
-use flashwise_storage::pool::prepare;
+use flashwise_storage::pool::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogical, prepare};
 use flashwise_storage::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use flashwise_storage::status::Unserved;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -273,7 +274,7 @@ impl Add {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
         let wipe = self.wipe.as_ref().map(absolute).transpose()?;
-        client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
+        client.send("POST", &path(&pool, &["disks"]), &json!(DiskAdded { path: absolute(&self.disk)?, wipe }))?;
         println!("{} is a disk of pool {}.", self.disk.display(), pool.name);
         if !pool.made {
             println!("Add it to the pool's disks in the configuration before the next start.");
@@ -309,7 +310,7 @@ impl Remove {
         };
         if let Some(confirm) = &self.give_up {
             let path = path(&pool, &["disks", &disk.number.to_string(), "give-up"]);
-            client.send("POST", &path, &json!({ "confirm": confirm }))?;
+            client.send("POST", &path, &json!(DiskGivenUp { confirm: Some(confirm.clone()) }))?;
             println!("Disk {} is given up. Reads of its data fail until new data is written there.", disk.path);
             println!("See how much is lost with flashwise pool status, and where with flashwise disk map.");
             return Ok(());
@@ -401,8 +402,10 @@ impl DiskCommand {
     }
 }
 
-/// The modes of a logical disk.
-const MODES: [&str; 3] = [Mode::NAMES[0].0, Mode::NAMES[1].0, Mode::NAMES[2].0];
+/// Reads the mode of a logical disk.
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::NAMES.map(|(name, _)| name)).try_map(|name| name.parse::<Mode>())
+}
 
 #[derive(Debug, Args)]
 pub struct CreateDisk {
@@ -422,8 +425,8 @@ pub struct CreateDisk {
     #[arg(long)]
     uncached: bool,
     /// Write mode; if the pool's is stricter, that applies
-    #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = MODES)]
-    mode: String,
+    #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = modes())]
+    mode: Mode,
     /// Reserve this much of the pool's RAM for the blocks last read from this disk
     #[arg(long, value_name = "SIZE", default_value = "0B")]
     keep_ram: ByteSize,
@@ -434,16 +437,16 @@ pub struct CreateDisk {
 impl CreateDisk {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let new = json!({
-            "name": self.name,
-            "size_bytes": self.size.bytes(),
-            "thick": self.thick,
-            "striped": self.striped,
-            "cached": !self.uncached,
-            "mode": self.mode,
-            "pinned_ram_bytes": self.keep_ram.bytes(),
-        });
-        client.send("POST", &path(&pool, &["logical-disks"]), &new)?;
+        let new = NewLogical {
+            name: self.name.clone(),
+            size_bytes: self.size.bytes(),
+            thick: self.thick,
+            striped: self.striped,
+            cached: !self.uncached,
+            mode: Some(self.mode),
+            pinned_ram_bytes: self.keep_ram.bytes(),
+        };
+        client.send("POST", &path(&pool, &["logical-disks"]), &json!(new))?;
         println!("Logical disk {} of pool {} has {}.", self.name, pool.name, self.size);
         Ok(())
     }
@@ -464,8 +467,8 @@ pub struct Grow {
 impl Grow {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let change = json!({ "size_bytes": self.size.bytes() });
-        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
+        let change = LogicalDiskChange { size_bytes: Some(self.size.bytes()), ..LogicalDiskChange::default() };
+        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &json!(change))?;
         println!(
             "Logical disk {} has {}; iSCSI clients see that at once, NBD clients when they reconnect.",
             self.name, self.size
@@ -483,8 +486,8 @@ pub struct Cache {
     #[arg(value_name = "on|off", value_parser = ["on", "off"])]
     cached: String,
     /// Write mode; if the pool's is stricter, that applies [default: unchanged]
-    #[arg(long, value_name = "MODE", value_parser = MODES)]
-    mode: Option<String>,
+    #[arg(long, value_name = "MODE", value_parser = modes())]
+    mode: Option<Mode>,
     /// Reserve this much of the pool's RAM for the blocks last read from this disk; 0B for none [default: unchanged]
     #[arg(long, value_name = "SIZE")]
     keep_ram: Option<ByteSize>,
@@ -495,9 +498,13 @@ pub struct Cache {
 impl Cache {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let pinned = self.keep_ram.map(|size| size.bytes());
-        let change = json!({ "cached": self.cached == "on", "mode": self.mode, "pinned_ram_bytes": pinned });
-        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
+        let change = LogicalDiskChange {
+            size_bytes: None,
+            cached: Some(self.cached == "on"),
+            mode: self.mode,
+            pinned_ram_bytes: self.keep_ram.map(|size| size.bytes()),
+        };
+        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &json!(change))?;
         println!("Caching of logical disk {} is {}.", self.name, self.cached);
         Ok(())
     }

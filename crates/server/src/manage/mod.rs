@@ -67,7 +67,7 @@ pub use clients::Clients;
 pub use metrics::{encode as encode_metrics, names as metric_names};
 #[cfg(not(feature = "http"))]
 pub use missing::{Api, Listening};
-pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, NewPool, PoolChange, Pools};
+pub use pools::{DiskWiped, NewPool, Pools};
 #[cfg(feature = "http")]
 pub use routes::openapi;
 pub use volumes::NewVolume;

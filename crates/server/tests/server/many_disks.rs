@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
 use flashwise_server::front::{Address, Options, Server, iscsi};
 use flashwise_storage::disk::Disk;
@@ -49,7 +48,7 @@ fn a_thousand_logical_disks_are_found_and_64_sessions_open_them_at_once() {
     let pool = open(&disks);
     for number in 0..DISKS {
         let (name, size_bytes) = (format!("disk-{number}"), 1 << 30);
-        let (mode, pinned_ram_bytes) = (Mode::WriteBack, 0);
+        let (mode, pinned_ram_bytes) = (None, 0);
         let new = NewLogical { name, size_bytes, thick: false, striped: true, cached: true, mode, pinned_ram_bytes };
         pool.create_logical(&new).unwrap();
     }

@@ -13,29 +13,10 @@ use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
 use super::prepare::prepare;
 use super::record::{Change, Shape};
-use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
+use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared};
 use crate::disk::file::{FileDisk, Options};
 use crate::export::Export;
 use crate::status::VolumeState;
-
-/// The parameters of a new logical disk.
-#[derive(Clone, Debug)]
-pub struct NewLogical {
-    /// The name, which is also the name of the export.
-    pub name: String,
-    /// The size in bytes.
-    pub size_bytes: u64,
-    /// True if all chunks are allocated at creation.
-    pub thick: bool,
-    /// True if adjacent chunks go to different disks.
-    pub striped: bool,
-    /// True if requests are cached.
-    pub cached: bool,
-    /// The write mode. The stricter one of this and the pool's mode applies.
-    pub mode: Mode,
-    /// Bytes of the pool's read buffer in RAM that are reserved for the most recently read blocks of this disk.
-    pub pinned_ram_bytes: u64,
-}
 
 impl Pool {
     pub(super) fn control(&self) -> MutexGuard<'_, ()> {
@@ -127,7 +108,7 @@ impl Pool {
             thick: new.thick,
             striped: new.striped,
             cached: new.cached,
-            mode: new.mode,
+            mode: new.mode.unwrap_or(Mode::WriteBack),
             pinned_ram_bytes: 0,
         };
         let (id, logical) = {

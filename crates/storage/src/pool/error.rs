@@ -73,6 +73,8 @@ pub enum PoolError {
     Size { found: u64 },
     #[error("found {found} bytes of RAM to reserve, expected a multiple of 4096")]
     Pinned { found: u64 },
+    #[error("found '{found}' as the disk to wipe, expected '{expected}', the disk to add")]
+    Wipe { found: String, expected: String },
     #[error("pool '{pool}': it has no disk {number}")]
     NoDisk { pool: String, number: u32 },
     #[error("the pool would have more than 16 TiB, which its cache cannot address")]

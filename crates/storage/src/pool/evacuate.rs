@@ -441,7 +441,6 @@ impl Moving {
 mod tests {
     use std::path::Path;
 
-    use flashwise_core::cache::Mode;
 
     use super::*;
     use crate::pool::{NewLogical, PoolConfig, prepare};
@@ -469,7 +468,7 @@ mod tests {
                 thick: true,
                 striped: false,
                 cached: true,
-                mode: Mode::WriteBack,
+                mode: None,
                 pinned_ram_bytes: 0,
             };
             pool.create_logical(&new).unwrap();

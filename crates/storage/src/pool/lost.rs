@@ -18,8 +18,8 @@ const TRIES: u32 = 100;
 const FORGOTTEN_CHUNKS: u32 = 1 << 14;
 
 impl Pool {
-    /// Returns the missing disk, or refuses to give it up.
-    pub(super) fn check_giving_up(&self, state: &State, id: u32) -> Result<Member, PoolError> {
+    /// Returns the missing disk, or refuses to give it up. `word` must repeat its path from the status, if it is there.
+    pub(super) fn check_giving_up(&self, state: &State, id: u32, word: Option<&str>) -> Result<Member, PoolError> {
         let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
             return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
         };
@@ -27,17 +27,17 @@ impl Pool {
             let path = &member.path;
             return Err(self.refuse(format!("disk {id}, {path}, is present; remove it instead, which moves its data")));
         }
+        if let Some(word) = word.filter(|word| *word != member.path) {
+            let what = format!("found '{word}' as the disk to give up, expected '{}'", member.path);
+            return Err(self.refuse(what));
+        }
         Ok(member)
     }
 
     /// Gives up a missing disk, durably; its data is lost. `word` must repeat its path from the status.
     pub fn give_up_disk(&self, id: u32, word: &str) -> Result<(), PoolError> {
         let _one = self.control();
-        let member = self.check_giving_up(&self.shared.state(), id)?;
-        if word != member.path {
-            let what = format!("found '{word}' as the disk to give up, expected '{}'", member.path);
-            return Err(self.refuse(what));
-        }
+        let member = self.check_giving_up(&self.shared.state(), id, Some(word))?;
         // Releases of clients are recorded first, so that the map on disk has no other chunks there.
         let mut tries = 0;
         let mut state = loop {

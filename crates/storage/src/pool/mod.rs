@@ -20,12 +20,13 @@
 //! | `gate.rs`, `commits.rs` | the order of requests, flushes and changes of the map |
 //! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
 //! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | operations of an administrator |
-//! | `plan.rs` | previews of these operations |
+//! | `change.rs`, `plan.rs` | these operations as values, and their previews |
 //! | `prepare.rs` | checks of disks before they join a pool |
 //! | `owners.rs` | maps blocks of the pool to logical disks |
 //! | `status.rs` | the status of a pool |
 
 mod backend;
+mod change;
 mod commits;
 mod control;
 mod entries;
@@ -68,7 +69,7 @@ use crate::time::{self, JoinHandle, Mutex, RwLock, Sender};
 use crate::vital;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
-pub use self::control::NewLogical;
+pub use self::change::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogical, PoolChange};
 pub use self::error::PoolError;
 pub use self::logical::LogicalDisk;
 pub use self::metadata::Metadata;

@@ -83,8 +83,8 @@ impl Pool {
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
         let cache = match (new.cached, new.mode) {
             (false, _) => "Its requests are not cached.".to_owned(),
-            (true, Mode::WriteBack) => "Its requests are cached, in the write mode of the pool.".to_owned(),
-            (true, mode) => format!("Its requests are cached, in write mode {}.", mode.name()),
+            (true, None | Some(Mode::WriteBack)) => "Its requests are cached, in the write mode of the pool.".to_owned(),
+            (true, Some(mode)) => format!("Its requests are cached, in write mode {}.", mode.name()),
         };
         let mut does = vec![
             format!(
@@ -237,9 +237,9 @@ impl Pool {
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// Describes the effects of [`give_up_disk`](Self::give_up_disk).
-    pub fn plan_give_up(&self, id: u32) -> Result<Plan, PoolError> {
-        let member = self.check_giving_up(&self.shared.state(), id)?;
+    /// Describes the effects of [`give_up_disk`](Self::give_up_disk). `word` may be absent.
+    pub fn plan_give_up(&self, id: u32, word: Option<&str>) -> Result<Plan, PoolError> {
+        let member = self.check_giving_up(&self.shared.state(), id, word)?;
         let mut does = vec![format!("{} is removed from the pool for good.", member.path)];
         let chunks = member.base..member.base + member.chunks;
         for (name, disk) in self.logical_disks() {

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use flashwise_storage::inventory::DiskInfo;
+use flashwise_storage::pool::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogical, PoolChange};
 use flashwise_storage::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -17,10 +18,7 @@ use utoipa_axum::routes;
 use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, grouped, json, named};
 use crate::manage::guard::Client;
 use crate::manage::plan::{self, DryRun, Plan};
-use crate::manage::{
-    DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, NewPool, PoolChange,
-    Pools, tag,
-};
+use crate::manage::{DiskWiped, ManageError, Managed, NewPool, Pools, tag};
 
 type Names<T> = Result<Path<T>, PathRejection>;
 
@@ -372,7 +370,7 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: B
     post,
     path = "/v1/pools/{name}/logical-disks",
     params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
-    request_body = NewLogicalDisk,
+    request_body = NewLogical,
     responses(
         (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is there", body = LogicalDiskStatus),
@@ -383,7 +381,7 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: B
     )
 )]
 pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
-    let new: NewLogicalDisk = json(&body)?;
+    let new: NewLogical = json(&body)?;
     let made = new.name.clone();
     let change = (named(name)?, PoolChange::Create(new));
     answer(change_pool(asked, change).await?, StatusCode::CREATED, one(&made))
@@ -411,8 +409,7 @@ pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body:
 pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)>, body: Bytes) -> Answer<Response> {
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(&body)?;
-    let LogicalDiskChange { size_bytes, cached, mode, pinned_ram_bytes } = &change;
-    if size_bytes.is_none() && cached.is_none() && mode.is_none() && pinned_ram_bytes.is_none() {
+    if change.is_empty() {
         return Err(bad("nothing to change, expected size_bytes, cached, mode or pinned_ram_bytes".to_owned()));
     }
     let change = (pool, PoolChange::Alter(name.clone(), change));

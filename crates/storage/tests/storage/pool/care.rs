@@ -213,7 +213,7 @@ fn deleted_chunks_of_a_missing_disk_need_no_flash() {
     let pool = tank.open();
     let striped = |name| NewLogical { striped: true, ..new(name, MIB) };
     let disk = pool.create_logical(&striped("a")).unwrap();
-    let kept = pool.create_logical(&NewLogical { mode: Mode::WriteThrough, ..striped("kept") }).unwrap();
+    let kept = pool.create_logical(&NewLogical { mode: Some(Mode::WriteThrough), ..striped("kept") }).unwrap();
     write(&disk, 0, MIB, 4).unwrap();
     write(&kept, 0, MIB, 5).unwrap();
     pool.close().unwrap();
@@ -279,7 +279,7 @@ fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
         assert!(error.contains("is missing and has") && error.contains("give it up by its path"), "{error}");
         let error = pool.give_up_disk(2, "another").unwrap_err().to_string();
         assert!(error.contains(&format!("found 'another' as the disk to give up, expected '{path}'")), "{error}");
-        let plan = pool.plan_give_up(2).unwrap();
+        let plan = pool.plan_give_up(2, None).unwrap();
         let bytes = lost.len() as u64 * 64;
         let expected = format!("{bytes} KiB of a are lost: reads fail until new data is written there.");
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
@@ -354,7 +354,7 @@ fn a_logical_disk_has_a_mode_of_its_own() {
     let pool = tank.open();
     let dirty = |pool: &Pool| pool.volume().status().dirty_bytes;
     for (name, mode) in [("through", Mode::WriteThrough), ("around", Mode::WriteAround), ("back", Mode::WriteBack)] {
-        let disk = pool.create_logical(&NewLogical { mode, ..new(name, MIB) }).unwrap();
+        let disk = pool.create_logical(&NewLogical { mode: Some(mode), ..new(name, MIB) }).unwrap();
         for byte in 1..3 {
             for at in (0..MIB).step_by(CHUNK as usize) {
                 write(&disk, at, CHUNK, byte).unwrap();

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::memory::MemoryDisk;
@@ -56,7 +55,7 @@ impl Tank {
 }
 
 pub fn new(name: &str, size_bytes: u64) -> NewLogical {
-    let (mode, pinned_ram_bytes) = (Mode::WriteBack, 0);
+    let (mode, pinned_ram_bytes) = (None, 0);
     NewLogical { name: name.to_owned(), size_bytes, thick: false, striped: false, cached: true, mode, pinned_ram_bytes }
 }
 
