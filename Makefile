@@ -94,6 +94,11 @@ crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_FAULT_SEEDS=$(FLASHWISE_FAULT_SEEDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-storage --test storage -- --nocapture crash::faults::random_faults
 
+# With write-back in order, the backend is a state of the volume whenever the flash is lost. About 2,000 losses a second.
+lost-flash: ## Losses of the flash, with write-back in order: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
+	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::in_order_ crash::scripts::in_order_
+
 # Volumes and pools on devices that fail for a while: 10,000 worlds of each of five kinds.
 FLASHWISE_WORLDS ?= 50000
 failing-devices: ## Volumes and pools on failing devices: FLASHWISE_WORLDS, FLASHWISE_SEED

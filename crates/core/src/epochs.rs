@@ -33,6 +33,21 @@ pub struct Epoch {
     pub flushes: u64,
 }
 
+/// A broken order: the flash lost a version of a block, so the backend is no state of the volume.
+///
+/// It is one again once it has a newer version of the block, and everything before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Break {
+    /// The time of the loss, in microseconds since 1970; 0 if that is unknown.
+    pub since_unix_us: u64,
+    /// The first lost block; `None` if an earlier run lost it.
+    pub block: Option<u32>,
+    /// The end of the newer versions, as far as there are any.
+    until: Place,
+    /// True if a lost block has no newer version.
+    lacks: bool,
+}
+
 /// The epochs that the backend lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Epochs {
@@ -46,15 +61,17 @@ pub struct Epochs {
     done_unix_us: Option<u64>,
     /// The end of the last epoch.
     last: Place,
-    /// The order of dirty data is known from this place on. Before the backend has everything up to it, the backend is a
-    /// mixture.
+    /// The order of dirty data is known from this place on. Until the backend has everything up to it, the backend is
+    /// a mixture.
     from: Place,
+    broken: Option<Break>,
 }
 
 /// The state that the backend has without its flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendState {
-    /// A mixture of old and new blocks: some of the data that was dirty before its order was known is missing.
+    /// A mixture of old and new blocks: some of the data that was dirty before its order was known is missing. Or the
+    /// order is [broken](Break).
     Mixed,
     /// The volume at a moment in microseconds since 1970; `None` if the moment is unknown.
     Of(Option<u64>),
@@ -78,7 +95,7 @@ impl Epochs {
     /// Returns the state of the backend. The log begins with the unit of sequence number `first`; the time 0 is
     /// `start_unix_us` after 1970.
     pub fn backend_state(&self, first: u64, start_unix_us: u64) -> BackendState {
-        if self.done < self.from && first <= self.from.sequence {
+        if self.broken.is_some() || self.done < self.from && first <= self.from.sequence {
             return BackendState::Mixed;
         }
         // The times of changes in an earlier run are unknown.
@@ -118,7 +135,38 @@ impl Epochs {
     /// Notes that the backend durably has the oldest epoch.
     pub fn finish_oldest(&mut self) {
         let Epoch { end, ended_unix_us, .. } = self.ended.pop_front().expect("an epoch was written back");
-        (self.done, self.done_unix_us) = (end, (ended_unix_us > 0).then_some(ended_unix_us));
+        self.done = end;
+        if self.broken.is_some_and(|broken| !broken.lacks && broken.until <= end) {
+            self.broken = None;
+        }
+        if self.broken.is_none() {
+            self.done_unix_us = (ended_unix_us > 0).then_some(ended_unix_us);
+        }
+    }
+
+    /// Notes that a flush of the backend failed, when `before` had ended. Epochs that waited for it or for later ones
+    /// wait for flush number `next`.
+    pub fn flush_failed(&mut self, before: u64, next: u64) {
+        self.ended.iter_mut().filter(|epoch| epoch.flushes > before).for_each(|epoch| epoch.flushes = next);
+    }
+
+    /// Notes a lost version of a block, or, without a block, that an earlier run lost one. Newer versions end at
+    /// `until`.
+    pub fn break_order(&mut self, block: Option<u32>, since_unix_us: u64, until: Place) {
+        let broken = self.broken.get_or_insert(Break { since_unix_us, block, until, lacks: false });
+        broken.until = broken.until.max(until);
+    }
+
+    /// Notes whether a lost block still lacks a newer version. Without a break, that has no effect.
+    pub fn set_lacking(&mut self, lacks: bool) {
+        if let Some(broken) = &mut self.broken {
+            broken.lacks = lacks;
+        }
+    }
+
+    /// Returns the break of the order, if the backend is no state of the volume.
+    pub fn broken(&self) -> Option<&Break> {
+        self.broken.as_ref()
     }
 
     /// True if the backend has all epochs that have ended. Then changes of the open one may reach it.
@@ -132,7 +180,13 @@ impl Epochs {
         self.done
     }
 
-    /// Returns the end of the last epoch that the backend has, in microseconds since 1970; `None` before the first.
+    /// True if the order is broken, and becomes good again when the backend has everything.
+    pub fn heals(&self) -> bool {
+        self.broken.is_some_and(|broken| !broken.lacks)
+    }
+
+    /// Returns the end of the last epoch that the backend has, in microseconds since 1970; `None` before the first. It
+    /// stays the same while the order is broken.
     pub fn done_unix_us(&self) -> Option<u64> {
         self.done_unix_us
     }
@@ -204,5 +258,36 @@ mod tests {
         let ended = Epoch { end: place(9), begun_us: 0, ended_unix_us: 0, flushes: 0 };
         let found = Epochs::found(place(5), (place(8), 1_050), [ended]);
         assert_eq!(found.backend_state(1, 2_000), BackendState::Of(Some(1_050)));
+    }
+
+    #[test]
+    fn a_broken_order_heals_with_newer_versions_of_all_lost_blocks() {
+        let epoch = |page| Epoch { end: place(page), begun_us: 0, ended_unix_us: u64::from(page), flushes: 0 };
+        let mut epochs = Epochs::found(place(0), (Place::default(), 0), [2, 4, 6, 8].map(epoch));
+        epochs.finish_oldest();
+        epochs.break_order(Some(7), 100, place(6));
+        epochs.break_order(Some(8), 200, place(5));
+        let since = |epochs: &Epochs| epochs.broken().map(|broken| (broken.since_unix_us, broken.block));
+        epochs.finish_oldest();
+        assert_eq!((since(&epochs), epochs.done_unix_us()), (Some((100, Some(7))), Some(2)));
+        epochs.set_lacking(true);
+        epochs.finish_oldest();
+        assert_eq!((since(&epochs), epochs.done_unix_us()), (Some((100, Some(7))), Some(2)));
+        epochs.set_lacking(false);
+        epochs.finish_oldest();
+        assert_eq!((since(&epochs), epochs.done_unix_us()), (None, Some(8)));
+    }
+
+    #[test]
+    fn epochs_wait_for_another_flush_after_one_that_failed() {
+        let epoch = |flushes| Epoch { end: place(flushes as u32), begun_us: 0, ended_unix_us: 0, flushes };
+        let mut epochs = Epochs::found(place(0), (Place::default(), 0), [1, 2, 3].map(epoch));
+        epochs.flush_failed(1, 4);
+        let flushes = [(); 3].map(|()| {
+            let oldest = *epochs.oldest().unwrap();
+            epochs.finish_oldest();
+            oldest.flushes
+        });
+        assert_eq!(flushes, [1, 4, 4]);
     }
 }

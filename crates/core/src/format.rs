@@ -162,11 +162,13 @@ pub enum Kind {
     EpochEnd,
     /// All epochs whose dirty copies are before the page of [`Record::slot`] were written back.
     EpochsDone,
+    /// The [order is broken](crate::epochs::Break), unless an [`EpochsDone`](Self::EpochsDone) follows.
+    OrderBroken,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers on the device.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Void,
         Kind::Clean,
         Kind::Dirty,
@@ -179,6 +181,7 @@ impl Kind {
         Kind::ForgetRegion,
         Kind::EpochEnd,
         Kind::EpochsDone,
+        Kind::OrderBroken,
     ];
 
     /// True if a page of data belongs to the record.
@@ -188,12 +191,12 @@ impl Kind {
 
     /// True if a flush waits for the record.
     pub fn matters_to_flush(self) -> bool {
-        matches!(self, Kind::Dirty | Kind::Forget | Kind::Lost | Kind::EpochEnd | Kind::EpochsDone)
+        self.is_of_epoch() || matches!(self, Kind::Dirty | Kind::Forget | Kind::Lost)
     }
 
     /// True if the record concerns [epochs](crate::epochs) rather than a block.
     pub fn is_of_epoch(self) -> bool {
-        matches!(self, Kind::EpochEnd | Kind::EpochsDone)
+        matches!(self, Kind::EpochEnd | Kind::EpochsDone | Kind::OrderBroken)
     }
 
     /// True if the record concerns a [`Region`] rather than a block.

@@ -326,7 +326,13 @@ impl Blocks {
         let content = match kind {
             // Records of regions only invalidate clean copies, which the backend has. Blocks of done epochs are written
             // back once more.
-            Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion | Kind::EpochEnd | Kind::EpochsDone => return,
+            Kind::Void
+            | Kind::Unsure
+            | Kind::Sure
+            | Kind::ForgetRegion
+            | Kind::EpochEnd
+            | Kind::EpochsDone
+            | Kind::OrderBroken => return,
             Kind::Clean | Kind::Dirty => {
                 self.by_slot.insert(slot, block);
                 Content::Copy { slot, crc, dirty: kind == Kind::Dirty }

@@ -407,7 +407,7 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
                 Kind::Destaged | Kind::UnitDestaged => &mut counts.destaged_records,
                 Kind::Lost => &mut counts.lost_records,
                 Kind::Unsure | Kind::Sure | Kind::ForgetRegion => &mut counts.region_records,
-                Kind::EpochEnd | Kind::EpochsDone => &mut counts.epoch_records,
+                Kind::EpochEnd | Kind::EpochsDone | Kind::OrderBroken => &mut counts.epoch_records,
             };
             *count += 1;
         }

@@ -192,6 +192,11 @@ pub trait Driver: Performer + Send {
         Vec::new()
     }
 
+    /// Takes the changes that wait until more is written back, in order, because this engine ends.
+    fn take_waiting(&mut self) -> Vec<(Request, Done)> {
+        Vec::new()
+    }
+
     /// Takes the answered changes that could not be written to the flash and are only in memory, in order.
     fn take_unwritten(&mut self) -> Vec<Request>;
 

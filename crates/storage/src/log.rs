@@ -14,7 +14,7 @@ use flashwise_engine::log::{Engine, SPARE_FRAMES};
 use crate::attach::End;
 use crate::disk::Disk;
 use crate::driver::{Driver, Measured};
-use crate::export::{Operation, Request};
+use crate::export::{Done, Operation, Request};
 use crate::flash::cache_tag;
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
@@ -142,6 +142,10 @@ impl Driver for Engine {
 
     fn is_rest_unreadable(&self) -> bool {
         self.cache().unreadable_blocks() == self.cache().blocks_to_write_back()
+    }
+
+    fn take_waiting(&mut self) -> Vec<(Request, Done)> {
+        Engine::take_waiting(self)
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {

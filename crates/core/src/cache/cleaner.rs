@@ -70,6 +70,7 @@ impl LogCache {
         for block in still_lost {
             self.mark_lost(block, steps);
         }
+        self.keep_broken(sequence, steps);
         let blocks = self.log.blocks_in(sequence);
         let uses_min = self.uses_to_be_copied(&blocks);
         for (block, slot) in blocks {
@@ -271,6 +272,7 @@ impl LogCache {
         self.log.say_forgotten(steps);
         self.all_become_sure(steps);
         // Clean blocks in memory are as valuable as others.
+        self.say_done(steps);
         self.log_seal(steps);
         self.log.say_destaged(steps);
         self.log.flush(steps);

@@ -27,6 +27,8 @@ pub(super) struct Batch {
     pub blocks: Vec<(u32, u32)>,
     /// Blocks that could not be written to the backend so far.
     pub failed: Vec<u32>,
+    /// Those of them that could not be read from the flash.
+    pub unread: Vec<u32>,
 }
 
 impl LogCache {
@@ -116,7 +118,8 @@ impl LogCache {
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
         let last_slot = last_slot.filter(|_| !self.flash_failed && !leaves_some);
-        self.write_back(Batch { sequence: Some(sequence), last_slot, blocks: dirty, failed: Vec::new() }, steps);
+        let (sequence, failed, unread) = (Some(sequence), Vec::new(), Vec::new());
+        self.write_back(Batch { sequence, last_slot, blocks: dirty, failed, unread }, steps);
     }
 
     /// Plans to write a batch back, whose blocks are in the backend's order.
@@ -193,20 +196,23 @@ impl LogCache {
     /// Ends a batch: its blocks were written back and flushed, except failed ones. If it was not `flushed`, nothing is
     /// certain.
     pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
-        let Batch { sequence, last_slot, blocks, failed } = self.batches.remove(&batch).expect("a batch ends once");
+        let Batch { sequence, last_slot, blocks, failed, unread } =
+            self.batches.remove(&batch).expect("a batch ends once");
         let is_whole = flushed && failed.is_empty();
         let last_slot = last_slot.filter(|_| is_whole);
         self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.batch_written_back((blocks.len() - failed.len()) as u64);
-        if !is_whole {
+        let given_up = if sequence.is_none() { self.epoch_not_read(&blocks, &unread) } else { 0 };
+        let is_retried = !flushed || failed.len() > given_up;
+        if is_retried {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }
         let written = blocks.into_iter().filter(|(block, _)| flushed && !failed.contains(block)).collect();
         match sequence {
             Some(sequence) => self.unit_written_back(sequence, last_slot, written),
-            None => self.epoch_written_back(written, is_whole),
+            None => self.epoch_written_back(written, is_retried),
         }
     }
 

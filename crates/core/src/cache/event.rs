@@ -85,6 +85,12 @@ pub trait Cache {
         false
     }
 
+    /// True if a block counts as lost when it cannot be read for its write-back. Then the driver retries that for some
+    /// time.
+    fn gives_up_unread(&self) -> bool {
+        false
+    }
+
     /// True if a client's undivided request must not be planned yet, because it has to wait until more is written back.
     /// It is asked again after each write-back. Later changes wait behind it.
     fn waits(&mut self, _request: &Request) -> bool {

@@ -38,7 +38,9 @@ impl LogCache {
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
             // The log still has it, on flash or in memory.
             &Step::WriteBackend { block, batch: Some(batch), .. } => {
-                self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
+                let batch = self.batches.get_mut(&batch).expect("a batch ends after its writes");
+                batch.failed.push(block);
+                batch.unread.extend(missing.then_some(block));
                 self.backend_refuses |= !missing;
             }
             &Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
@@ -63,7 +65,11 @@ impl LogCache {
                 }
             }
             Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
-            &Step::FlushBackend { batch } => self.backend_flush_failed(batch.is_none()),
+            &Step::FlushBackend { batch } => {
+                // Otherwise a change could wait for an epoch for ever.
+                self.backend_refuses |= self.in_order.is_some();
+                self.backend_flush_failed(batch.is_none());
+            }
             &Step::Destaged { batch } => self.end_batch(batch, false),
             Step::Zero { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }
@@ -231,7 +237,9 @@ impl LogCache {
 
     /// Handles a failed flush of the backend: its writes wait for the next. `planned` is false for a batch's flush.
     fn backend_flush_failed(&mut self, planned: bool) {
+        let before = self.unflushed.ended();
         self.unflushed.flush_failed(planned);
+        self.flush_of_epochs_failed(before);
         self.log.need_backend_flush();
     }
 

@@ -15,6 +15,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::config::RESERVE_UNITS;
 use super::destage::{BATCH_BLOCKS, Batch};
+use super::order_lost::LostVersions;
 use super::{Cache, Kind, LogCache, Mode, Request, WriteBackOrder};
 use crate::epochs::{BackendState, Epochs};
 use crate::format::{BLOCK_BYTES, Kind as RecordKind, Place};
@@ -31,7 +32,9 @@ const UNSAID_MAX: usize = 4096;
 /// The state of ordered write-back.
 #[derive(Debug, Default)]
 pub(super) struct InOrder {
-    epochs: Epochs,
+    pub(super) epochs: Epochs,
+    /// Versions that the flash lost.
+    pub(super) lost: LostVersions,
     /// Versions of the oldest epoch whose write-back has not begun, as (block, slot), in the backend's order backwards.
     todo: Vec<(u32, u32)>,
     /// Batches of the oldest epoch in progress.
@@ -41,7 +44,7 @@ pub(super) struct InOrder {
     /// True if a part of it could not be written back so far.
     failed: bool,
     /// True until all epochs that have ended are done.
-    drains: bool,
+    pub(super) drains: bool,
     /// True until few enough blocks are dirty.
     cleans: bool,
     /// True until the epoch ends that the last run left open. Clients take what they find at a start for durable.
@@ -76,8 +79,15 @@ impl LogCache {
                 epochs.changed(self.now_us);
                 self.log.keep_before(Some(epochs.last()));
                 let said = epochs.done();
+                let said_broken = epochs.broken().map(|_| *self.log.sequences().start());
+                let lost = LostVersions::of(self.lost.keys(), said_broken);
+                if epochs.broken().is_some() || !self.lost.is_empty() {
+                    // Newer versions of all that was lost are before this, if there are any.
+                    epochs.break_order(None, 0, self.log.end());
+                    epochs.set_lacking(!self.lost.is_empty());
+                }
                 let starts = self.log.end() > Place::default();
-                self.in_order = Some(InOrder { epochs, said, starts, drains, ..InOrder::default() });
+                self.in_order = Some(InOrder { epochs, lost, said, starts, drains, ..InOrder::default() });
             }
         }
     }
@@ -155,7 +165,7 @@ impl LogCache {
     }
 
     /// Returns the time in microseconds since 1970, or 0.
-    fn unix_us(&self) -> u64 {
+    pub(super) fn unix_us(&self) -> u64 {
         if self.config.unix_us == 0 { 0 } else { self.config.unix_us.saturating_add(self.now_us) }
     }
 
@@ -190,7 +200,7 @@ impl LogCache {
     }
 
     /// Adds a record of the epochs that are done, if it is missing.
-    fn say_done(&mut self, steps: &mut Vec<Step>) {
+    pub(super) fn say_done(&mut self, steps: &mut Vec<Step>) {
         let Some(order) = &mut self.in_order else { return };
         let (done, unix_us) = (order.epochs.done(), order.epochs.done_unix_us().unwrap_or(0));
         if done == order.said || done.sequence < *self.log.sequences().start() {
@@ -203,6 +213,7 @@ impl LogCache {
         let slot = geometry.slot(geometry.unit_of(done.sequence), done.page);
         let seconds = u32::try_from(unix_us / 1_000_000).unwrap_or(0);
         self.log_mark(RecordKind::EpochsDone, seconds, slot, steps);
+        self.say_broken(steps);
     }
 
     /// Writes back all epochs that have ended.
@@ -226,7 +237,8 @@ impl LogCache {
             let mut blocks = order.todo.split_off(rest);
             blocks.reverse();
             order.batches += 1;
-            self.write_back(Batch { sequence: None, last_slot: None, blocks, failed: Vec::new() }, steps);
+            let (failed, unread) = (Vec::new(), Vec::new());
+            self.write_back(Batch { sequence: None, last_slot: None, blocks, failed, unread }, steps);
         }
     }
 
@@ -241,6 +253,7 @@ impl LogCache {
             if !self.is_write_back_due() {
                 return false;
             }
+            self.give_up_versions(steps);
             let order = self.in_order.as_mut().expect("data is written back in order");
             let Some(&oldest) = order.epochs.oldest() else {
                 if self.flash_failed || !self.end_epoch(steps) {
@@ -259,12 +272,19 @@ impl LogCache {
             }
             todo.sort_unstable_by(|one, other| other.cmp(one));
             (order.under_way, order.failed) = (true, false);
+            order.lost.begin_attempt();
             let has_common = todo.iter().any(|(block, _)| order.unsaid.contains(block));
             let has_many = order.unsaid.len() > UNSAID_MAX;
+            let breaks = order.epochs.broken().is_some() && !order.lost.is_said();
             order.todo = todo;
             if !self.flash_failed {
                 if has_common || has_many {
                     self.say_done(steps);
+                }
+                if breaks {
+                    self.say_broken(steps);
+                }
+                if has_common || has_many || breaks {
                     self.log_seal(steps);
                 }
                 self.log.flush(steps);
@@ -280,14 +300,22 @@ impl LogCache {
             return;
         }
         order.under_way = false;
-        if !order.failed {
+        let is_done = !order.failed && !order.lost.has_unread();
+        if is_done {
+            self.judge_order();
+        }
+        let Some(order) = &mut self.in_order else { return };
+        if is_done {
             order.epochs.finish_oldest();
         }
-        order.drains &= !order.epochs.all_done();
+        if order.epochs.all_done() {
+            order.drains = false;
+            order.lost.set_awaited(false);
+        }
     }
 
-    /// Ends a batch of the oldest epoch after these blocks were written back and flushed: all if it `is_whole`.
-    pub(super) fn epoch_written_back(&mut self, written: Vec<(u32, u32)>, is_whole: bool) {
+    /// Ends a batch of the oldest epoch after these blocks were written back and flushed. Others may be `retried`.
+    pub(super) fn epoch_written_back(&mut self, written: Vec<(u32, u32)>, retried: bool) {
         for &(block, slot) in &written {
             // Its unit cannot have been reset.
             self.note_replaced(self.log.sequence_before(slot, *self.log.sequences().end()), &[(block, slot)]);
@@ -300,7 +328,7 @@ impl LogCache {
         if let Some(order) = &mut self.in_order {
             order.unsaid.extend(written.iter().map(|(block, _)| *block));
             order.batches -= 1;
-            order.failed |= !is_whole;
+            order.failed |= retried;
         }
         self.end_if_written_back();
     }
@@ -315,14 +343,14 @@ impl LogCache {
         let is_old = self.old_us().is_some_and(|old_us| old_us <= self.now_us);
         let Some(order) = &mut self.in_order else { return false };
         order.cleans = versions > high || order.cleans && versions > low;
-        let has_ended = !order.epochs.all_done();
+        let (has_ended, heals) = (!order.epochs.all_done(), order.epochs.heals());
         if self.flash_failed {
             return order.drains;
         }
         if has_ended {
-            return order.drains || order.cleans || lacks_units || is_old;
+            return order.drains || order.cleans || lacks_units || is_old || heals;
         }
-        let is_due = versions > 0 && (order.cleans && (high > 0 || !rests) || lacks_units || is_old);
+        let is_due = versions > 0 && (order.cleans && (high > 0 || !rests) || lacks_units || is_old) || heals && !rests;
         if is_due {
             self.head_cleaned_us = self.now_us;
         }
@@ -340,11 +368,13 @@ impl LogCache {
     pub(super) fn ordered_us(&self) -> Option<u64> {
         let order = self.in_order.as_ref()?;
         let is_working = self.destaging_blocks > 0 || order.waits_for_flush;
-        if is_working || self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done() {
+        let has_none = self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done();
+        let heals = order.epochs.heals();
+        if is_working || has_none && !heals {
             return None;
         }
         let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());
-        let due_us = if order.drains || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };
+        let due_us = if order.drains || heals || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };
         Some(due_us.max(self.destage_after_us))
     }
 
@@ -388,8 +418,11 @@ impl LogCache {
     /// See [`Cache::waits`](super::Cache::waits). If the backend takes nothing, the change fails instead.
     pub(super) fn waits_for_order(&mut self, request: &Request) -> bool {
         let waits = !self.backend_refuses && self.lacks_room(request, UNITS_LEAST);
+        // A flash that is being removed keeps what cannot be read: then it is not removed.
+        let is_leaving = self.is_leaving();
         if let (true, Some(order)) = (waits, &mut self.in_order) {
             order.drains = true;
+            order.lost.set_awaited(!is_leaving);
         }
         waits
     }

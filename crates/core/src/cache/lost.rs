@@ -25,7 +25,7 @@ impl Lost {
     }
 
     /// True if a start uses the flash's record, regardless of the backend's data.
-    fn is_on_flash(&self) -> bool {
+    pub fn is_on_flash(&self) -> bool {
         self.flushed || self.said.is_some()
     }
 }

@@ -51,6 +51,7 @@ mod in_order;
 mod intents;
 mod leaving;
 mod lost;
+mod order_lost;
 mod pace;
 mod past;
 mod read;
@@ -516,6 +517,10 @@ impl Cache for LogCache {
 
     fn may_go_on(&self) -> bool {
         self.past.leaving() > 0 || self.waited_for_flush()
+    }
+
+    fn gives_up_unread(&self) -> bool {
+        self.in_order.as_ref().is_some_and(|order| order.lost.is_patient()) && !self.flash_failed
     }
 
     fn waits(&mut self, request: &Request) -> bool {

@@ -123,14 +123,16 @@ impl Rebuild {
             for record in batch.iter().rev() {
                 end -= 1;
                 let age = if end < early { Age::Early } else { Age::Late };
-                if record.kind == Kind::EpochEnd
+                if record.kind.is_of_epoch()
                     && let Some(epochs) = &mut self.epochs
                 {
                     let last = records[..end].iter().rfind(|record| has_copy(record.kind));
-                    epochs.ends(
-                        Place { sequence, page: last.map_or(0, |last| last.slot % geometry.unit_pages + 1) },
-                        record,
-                    );
+                    let place = Place { sequence, page: last.map_or(0, |last| last.slot % geometry.unit_pages + 1) };
+                    match record.kind {
+                        Kind::EpochEnd => epochs.ends(place, record),
+                        Kind::OrderBroken => epochs.broken(place, record.block),
+                        _ => epochs.broken(place, 0),
+                    }
                 }
                 self.apply_record(&mut unit, sequence, record, age);
             }
@@ -220,7 +222,7 @@ impl Rebuild {
                     self.marks_on(slot, |marks| raise(&mut marks[age as usize].before));
                 }
             }
-            Kind::EpochEnd => {}
+            Kind::EpochEnd | Kind::OrderBroken => {}
             Kind::EpochsDone => {
                 if let Some(epochs) = &mut self.epochs {
                     let geometry = self.log.geometry();
@@ -313,7 +315,7 @@ mod tests {
                         copies.remove(&block);
                         lost.insert(block, *sequence);
                     }
-                    Kind::EpochEnd | Kind::EpochsDone => unreachable!("crash tests cover epochs"),
+                    Kind::EpochEnd | Kind::EpochsDone | Kind::OrderBroken => unreachable!("crash tests cover epochs"),
                     Kind::Unsure => unsure[region(record)].fill(true),
                     Kind::Sure => unsure[region(record)].fill(false),
                     Kind::ForgetRegion => {

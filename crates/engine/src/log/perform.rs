@@ -297,11 +297,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// True if a step reads a dirty block that is about to be moved, or changed in part. Without the read, the block
-    /// would be lost with the reset of its unit. Then the server lists it, and logs a line.
+    /// would be lost with the reset of its unit. Then the server lists it, and logs a line. The same holds for blocks
+    /// whose write-back [gives them up](Cache::gives_up_unread).
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let running = self.peek(id);
         let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
-        let moves_in = |step: &Step| matches!(step, Step::Append(_) | Step::Copy { .. });
+        let gives_up = self.cache.gives_up_unread();
+        let moves_in = |step: &Step| match step {
+            Step::Append(_) | Step::Copy { .. } => true,
+            Step::WriteBackend { batch: Some(_), .. } => gives_up,
+            _ => false,
+        };
         let moves = running.dependents.iter().any(|&(next, _)| moves_in(&self.peek(next).step));
         if moves {
             // One line for all that are unreadable now.

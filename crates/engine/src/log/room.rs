@@ -24,6 +24,11 @@ impl Room {
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
+    /// Takes the waiting changes, in order, because this engine does not begin them.
+    pub fn take_waiting(&mut self) -> Vec<(Request, Done)> {
+        std::iter::from_fn(|| self.layout.room.waiting.pop()).map(|(request, done, ..)| (request, done)).collect()
+    }
+
     /// Plans a request, or lets it wait for room. Changes keep their order, so none overtakes one that waits.
     pub(super) fn begin_or_wait(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
         if !request.changes() || self.layout.room.waiting.is_empty() && !self.must_wait(&request) {

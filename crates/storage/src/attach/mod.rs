@@ -14,6 +14,7 @@
 //! A clean shutdown writes the superblock, and then the record with the superblock's generation and a stamp of the
 //! backend. So the next start detects changes of the backend that bypassed the cache.
 
+mod ahead;
 mod detached;
 mod error;
 mod held;
@@ -337,8 +338,9 @@ pub fn attach(
             let why = "the backend's record of its cache was damaged; blocks that were not written back are lost";
             Some(Dropped { why: why.to_owned(), loses_data: true })
         }
-        (Some(superblock), Verdict::Resume(why)) => {
+        (Some(mut superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
+            ahead::forget_epochs(&mut superblock, record.as_ref());
             let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());
             return match Held::read(flash, &superblock, wanted.threads, progress) {
                 Ok(held) => resume(flash, side, wanted, superblock, record, held, why),

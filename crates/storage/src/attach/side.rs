@@ -32,6 +32,10 @@ pub struct Record {
     /// The inode of the backend, which differs for a copy of the file. `None` if the record is not part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
+    /// True if the backend may have more than the flash records as written back, because the flash failed. Then the
+    /// next start cannot continue in the order of epochs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ahead: bool,
     /// The last clean shutdown, if the last run ended with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
@@ -97,7 +101,7 @@ impl Record {
     /// Creates the record of a cache that was attached `attach` times.
     pub fn new(cache: [u8; 16], attach: u64, may_be_dirty: bool, inode: Option<u64>) -> Record {
         let cache = Uuid::from_bytes(cache);
-        Record { version: VERSION, cache, attach, may_be_dirty, detached: false, inode, closed: None }
+        Record { version: VERSION, cache, attach, may_be_dirty, detached: false, inode, is_ahead: false, closed: None }
     }
 
     /// Encodes the record as JSON with a checksum.

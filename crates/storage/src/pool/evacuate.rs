@@ -441,7 +441,6 @@ impl Moving {
 mod tests {
     use std::path::Path;
 
-
     use super::*;
     use crate::pool::{NewLogical, PoolConfig, prepare};
     use crate::volume::VolumeConfig;

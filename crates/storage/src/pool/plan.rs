@@ -83,7 +83,9 @@ impl Pool {
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
         let cache = match (new.cached, new.mode) {
             (false, _) => "Its requests are not cached.".to_owned(),
-            (true, None | Some(Mode::WriteBack)) => "Its requests are cached, in the write mode of the pool.".to_owned(),
+            (true, None | Some(Mode::WriteBack)) => {
+                "Its requests are cached, in the write mode of the pool.".to_owned()
+            }
             (true, Some(mode)) => format!("Its requests are cached, in write mode {}.", mode.name()),
         };
         let mut does = vec![

@@ -120,6 +120,13 @@ impl<'a> Detach<'a> {
         let (mut attempts_left, mut fewest) = (ATTEMPTS, u64::MAX);
         loop {
             let mut inner = volume.lock();
+            let in_order = inner.engine.log().is_some_and(|cache| cache.epochs().is_some());
+            if in_order && !self.marked && inner.engine.recovery().has_flash_failed() {
+                drop(inner);
+                let error = |error| VolumeError::Backend { volume: volume.config.whose(), error };
+                volume.pair.note_ahead().map_err(error)?;
+                inner = volume.lock();
+            }
             match self.marked {
                 true => inner.engine.destage_rest(time::now_us()),
                 false => inner.engine.destage_all(time::now_us()),
@@ -201,6 +208,7 @@ impl<'a> Detach<'a> {
         let geometry = before.geometry().unwrap_or_else(|| geometry_without_flash(config));
         let lost = before.lost_blocks();
         let refused = write_unwritten(&**backend, before.take_unwritten(), rests);
+        let waiting = before.take_waiting();
         let mut engine = engine_without_flash(config, geometry, self.volume.size(), true);
         Driver::set_backend(&mut engine, backend.clone());
         let blocks: Vec<u32> = lost.iter().chain(refused.keys()).map(|block| *block as u32).collect();
@@ -213,6 +221,7 @@ impl<'a> Detach<'a> {
         budget.close(&mut **before, &config.name);
         state.leave_flash(self.why, before.status(true));
         *before = Box::new(engine);
+        waiting.into_iter().for_each(|(request, done)| before.submit_waited(request, done, time::now_us(), 0));
         if let Err(error) = pair.flash.let_go() {
             tracing::warn!(event = "flash-still-open", volume = config.name, %error, "the flash stays open until the \
                 server ends");

@@ -48,8 +48,9 @@ pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
     if flushed.is_ok() && !without_flash {
         inner.engine.close(time::now_us());
     }
+    let waiting = inner.engine.take_waiting();
     volume.dispatch(inner);
-    refused.into_iter().for_each(|(_, done)| done(Err(Error::ShuttingDown)));
+    refused.into_iter().chain(waiting).for_each(|(_, done)| done(Err(Error::ShuttingDown)));
     let mut inner = volume.freeze();
     let Inner { budget, engine, .. } = &mut *inner;
     budget.close(&mut **engine, &volume.config.name);

@@ -47,6 +47,11 @@ impl Pair {
         self.write(|attachment| attachment.note_durable(&*self.flash, end))
     }
 
+    /// Records that blocks are written back in order from a flash that can no longer record that.
+    pub fn note_ahead(&self) -> io::Result<()> {
+        self.write(|attachment| attachment.note_ahead(&*self.side))
+    }
+
     /// Records a clean shutdown.
     pub fn close(&self, end: End, may_be_dirty: bool) -> io::Result<()> {
         self.write(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))

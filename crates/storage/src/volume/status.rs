@@ -2,6 +2,7 @@
 
 use flashwise_core::filter::listed;
 use flashwise_core::format::Layout;
+use flashwise_core::human;
 use flashwise_engine::engine::{BACKEND, FLASH};
 
 use super::state::Without;
@@ -71,18 +72,19 @@ pub(super) fn status(volume: &Volume) -> VolumeStatus {
 pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(time::now()).map(|reason| format!("backend: {reason}"));
     let remark = inner.state.remark().map(str::to_owned);
-    let joined = |reasons: Vec<String>| (!reasons.is_empty()).then(|| reasons.join("; "));
-    match (inner.state.reported(), backend) {
+    let (state, reasons): (VolumeState, Vec<String>) = match (inner.state.reported(), backend) {
         (state @ (VolumeState::FlashFailed | VolumeState::WithoutFlash), backend) => {
             let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
-            (state, joined(flash.into_iter().chain(backend).chain(remarks(inner)).chain(remark).collect()))
+            (state, flash.into_iter().chain(backend).chain(remarks(inner)).chain(remark).collect())
         }
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => {
-            (VolumeState::BackendFailed, joined([reason].into_iter().chain(remark).collect()))
+            (VolumeState::BackendFailed, [reason].into_iter().chain(remark).collect())
         }
-        (state, None) => (state, joined(remark.into_iter().chain(remarks(inner)).collect())),
-        (state, reason) => (state, reason),
-    }
+        (state, None) => (state, remark.into_iter().chain(remarks(inner)).collect()),
+        (state, reason) => (state, reason.into_iter().collect()),
+    };
+    let reasons: Vec<String> = reasons.into_iter().chain(broken_order(inner)).collect();
+    (state, (!reasons.is_empty()).then(|| reasons.join("; ")))
 }
 
 /// Returns remarks about partly failed devices.
@@ -96,6 +98,21 @@ fn remarks(inner: &Inner) -> Vec<String> {
         )
     });
     waiting.into_iter().chain(inner.engine.remarks()).collect()
+}
+
+/// Returns a remark if the order of write-back is broken.
+fn broken_order(inner: &Inner) -> Option<String> {
+    let broken = inner.engine.log()?.epochs()?.broken()?;
+    let why = match broken.block {
+        Some(block) => format!("block {block} was lost"),
+        None => "blocks were lost, or were dirty before the order began".to_owned(),
+    };
+    let age = time::unix_seconds() - broken.since_unix_us as f64 / 1e6;
+    let since = (broken.since_unix_us > 0).then(|| format!(" since {} ago", human::seconds(age.max(0.0).round())));
+    Some(format!(
+        "the order is broken{}: {why}; without the flash, the backend is a mixture of old and new blocks",
+        since.unwrap_or_default()
+    ))
 }
 
 /// Returns the resident memory of the process from proc(5), or 0 if unknown.

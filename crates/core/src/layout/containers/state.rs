@@ -42,6 +42,11 @@ impl Log {
         (self.sequence_at(slot), slot % self.geometry.unit_pages) < (place.sequence, place.page)
     }
 
+    /// Returns the place after a slot.
+    pub fn place_after(&self, slot: u32) -> Place {
+        Place { sequence: self.sequence_at(slot), page: slot % self.geometry.unit_pages + 1 }
+    }
+
     /// Returns the number of blocks with a copy in the log.
     pub fn len(&self) -> usize {
         self.contents.len()

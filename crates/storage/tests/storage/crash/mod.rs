@@ -28,6 +28,11 @@ use flashwise_testing::setting;
 use planted::Planted;
 use world::{ADMISSIONS, Cached, Outcome, Setup, World, no_crash};
 
+/// The order of write-back in a world: every third has epochs.
+fn order(seed: u64) -> WriteBackOrder {
+    if seed.is_multiple_of(3) { WriteBackOrder::Barriers } else { WriteBackOrder::None }
+}
+
 /// Recovers after a power failure and reads every block. Sometimes more work and another power failure follow.
 fn after_crash<S: Cached>(world: &World<S>, random: &mut Random, points: &AtomicU64) -> Outcome<()> {
     points.fetch_add(1, Ordering::Relaxed);

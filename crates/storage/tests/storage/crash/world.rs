@@ -149,6 +149,9 @@ impl Devices {
     }
 }
 
+/// Seconds after which an epoch is written back again, or is no longer waited for.
+const EPOCH_WAITS_S: u32 = 10;
+
 /// A UUID that no other cache has.
 fn new_cache() -> [u8; 16] {
     static CACHES: AtomicU64 = AtomicU64::new(1);
@@ -352,6 +355,7 @@ impl<S: Cached> World<S> {
             }
             if self.in_flight.is_empty() {
                 self.read_again()?;
+                continue;
             }
             at_transfer(self)?;
             self.complete_one();
@@ -363,6 +367,15 @@ impl<S: Cached> World<S> {
     fn read_again(&mut self) -> Outcome<()> {
         S::read_again(self);
         self.collect();
+        // Changes wait for epochs, whose write-back is tried again after a second.
+        for _ in 0..if self.setup.in_order() { EPOCH_WAITS_S } else { 0 } {
+            if !self.in_flight.is_empty() || self.clients.outstanding() + self.engine.running() == 0 {
+                break;
+            }
+            self.now_us += 1_000_000;
+            self.engine.advance(self.now_us);
+            self.collect();
+        }
         let outstanding = self.clients.outstanding();
         if self.in_flight.is_empty() && (outstanding > 0 || self.engine.running() > 0) {
             return Err(format!("{outstanding} requests and {} steps hang", self.engine.running()));
@@ -377,9 +390,11 @@ impl<S: Cached> World<S> {
 
     /// Lets everything that was begun end. `at_transfer` is called before each transfer.
     pub fn settle_with(&mut self, at_transfer: AtTransfer<'_, S>) -> Outcome<()> {
-        while !self.in_flight.is_empty() || self.engine.running() > 0 {
+        let in_order = self.setup.in_order();
+        while !self.in_flight.is_empty() || self.engine.running() > 0 || in_order && self.clients.outstanding() > 0 {
             if self.in_flight.is_empty() {
                 self.read_again()?;
+                continue;
             }
             if self.running() == 0 {
                 self.end_stalls();

@@ -169,6 +169,22 @@ fn a_slow_disk_of_a_pool_does_not_slow_the_others() {
     compare("beside a slow disk", with, without, "miss", 1.2);
 }
 
+/// Five flushes a second end as many epochs, each with a flush of the backend. It takes 8 ms.
+#[test]
+fn writers_do_not_stop_with_write_back_in_order() {
+    for (ram, write, flush) in [("0", 200, 180), ("8MiB", 200, 180)] {
+        let mut scenario = writers("lru", ram);
+        scenario.settings.push(("write-back-order", "barriers"));
+        let (name, lasts) = (format!("in order, ram {ram}"), scenario.lasts);
+        hold_rate(&name, &hold(&name, scenario.clone(), &bounds(50, write, flush)), lasts, 110);
+        // It hangs before there is much dirty data: nothing waits for it.
+        scenario.clients.iter_mut().filter(|client| client.kind == "write").for_each(|client| client.thinks = ms(200));
+        scenario.events = vec![(seconds(10), Event::Hangs(seconds(60)))];
+        scenario.lasts = seconds(75);
+        hold(&format!("{name}, the backend hangs"), scenario, &bounds(50, 250, 10));
+    }
+}
+
 /// LARC does not admit most of the blocks: they go past the flash, and a flush waits for the backend to take them.
 /// Writers are slower than the backend at first, until it has taken the dirty blocks of the first seconds.
 #[test]

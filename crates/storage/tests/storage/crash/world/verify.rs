@@ -10,7 +10,7 @@ use flashwise_storage::driver::Performer;
 use flashwise_storage::export::{Operation, Request};
 use flashwise_testing::random::Random;
 
-use super::{Cached, Outcome, World};
+use super::{Cached, Outcome, Setup, World};
 use crate::crash::fake_side::FakeSide;
 use crate::crash::model::{Content, SECTORS, decode};
 
@@ -152,6 +152,10 @@ impl World {
     fn destage(&mut self, start: impl Fn(&mut Engine, u64)) -> Outcome<()> {
         for _ in 0..3 {
             self.now_us += 2_000_000;
+            if self.setup.in_order() && self.engine.cache().has_flash_failed() {
+                let side = FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] };
+                self.attachment.note_ahead(&side).unwrap();
+            }
             start(&mut self.engine, self.now_us);
             self.collect();
             let mut random = Random(self.now_us);
@@ -189,6 +193,9 @@ impl World {
             return Err(format!("{dirty} blocks stay dirty, {} in memory", cache.buffered_blocks()));
         }
         self.verify_backend(&lost)?;
+        if lost.is_empty() && !Setup::is_backend_a_state(&self.engine) {
+            return Err("the order is said to be broken, and everything is written back".to_owned());
+        }
         self.clients.model.lock().unwrap().lost_are_allowed(&lost)
     }
 }
