@@ -7,7 +7,7 @@
 //!   [`Step::ResetUnit`]) starts only after all earlier flushes of the flash have ended. If one of these fails, it does
 //!   not start at all.
 //! - An append that [needs it](Segment::needs_backend_flush) starts after the earlier flushes of the backend that
-//!   belong to no batch.
+//!   belong to no batch. One that only [follows writes](Segment::follows_writes) starts after these writes.
 //! - A flush starts after the earlier writes to its device have ended. A flush of the backend waits only for writes of
 //!   its own batch, or of no batch. Blocks that are written back stay on flash until they are durable.
 //! - Appends, witnesses and resets keep their order.

@@ -88,7 +88,8 @@ impl LogCache {
         }
         self.log.policy_mut().space_is_full();
         let from = steps.len();
-        self.log.reset_tail(steps);
+        let flushes = self.unflushed.are_relied_on() && self.intents.become_sure_with(sequence);
+        self.log.reset_tail(flushes, steps);
         self.settle(from, steps);
         self.intents.unit_reset(sequence);
     }
@@ -291,7 +292,13 @@ impl LogCache {
         self.settle(from, steps);
         if !dirty && self.unflushed.contains(block) {
             // It may be of a write that the backend could still lose; flash must not outlive that as clean.
-            self.log.need_backend_flush();
+            if self.intents.is_unsure(block) {
+                // A crash invalidates it. But a failed write must not become the block's content.
+                self.unflushed.rely();
+                self.log.follow_writes();
+            } else {
+                self.log.need_backend_flush();
+            }
         }
     }
 

@@ -14,6 +14,9 @@
 //! - When the unit with the unsure record is reset, all earlier Forgets are durable: the region is sure without a
 //!   record.
 //!
+//! Clean copies of an unsure region may also be written before the backend is flushed: they hold the newest data, and
+//! a crash invalidates them. The backend is flushed before the region becomes sure.
+//!
 //! Recovery drops clean copies of unsure regions. The next run first records that permanently ([`Kind::ForgetRegion`]).
 
 use std::collections::HashMap;
@@ -50,6 +53,16 @@ impl Intents {
     /// Returns the time when a region becomes sure again without further overwrites.
     pub(super) fn due_us(&self) -> Option<u64> {
         self.unsure.values().map(|unsure| unsure.used_us).min().map(|us| us.saturating_add(self.settings.sure_after_us))
+    }
+
+    /// True if the region of a block is unsure.
+    pub(super) fn is_unsure(&self, block: u32) -> bool {
+        !self.unsure.is_empty() && self.unsure.contains_key(&Region::of(block, self.settings.blocks))
+    }
+
+    /// True if the reset of the unit of `sequence` makes a region sure.
+    pub(super) fn become_sure_with(&self, sequence: u64) -> bool {
+        self.unsure.values().any(|unsure| unsure.said <= sequence)
     }
 
     /// Handles the reset of the unit of `sequence`, with its records.
@@ -105,6 +118,14 @@ impl LogCache {
     fn record_sure(&mut self, region: Region, steps: &mut Vec<Step>) {
         self.intents.unsure.remove(&region);
         self.log_mark(Kind::Sure, region.first, region.blocks, steps);
+        self.flush_for_sureness();
+    }
+
+    /// Lets the next segment wait until the backend has all data on which clean copies of unsure regions rely.
+    pub(super) fn flush_for_sureness(&mut self) {
+        if self.unflushed.are_relied_on() {
+            self.log.need_backend_flush();
+        }
     }
 
     /// Plans to make regions sure again that were not overwritten for a while.

@@ -1,5 +1,6 @@
 //! Writes that the backend could still lose. A block read back from there must not be recorded as clean on flash before
-//! it is flushed. Other clean copies, and dirty ones, need not wait for the backend.
+//! it is flushed. If its region is [unsure](super::intents), the region must not become sure before. Other clean
+//! copies, and dirty ones, need not wait for the backend.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -17,10 +18,12 @@ struct Regions {
     some: HashSet<u32, FxBuildHasher>,
     /// True for all regions.
     all: bool,
+    /// True if clean copies of unsure regions rely on a flush of them.
+    relied_on: bool,
 }
 
 impl Regions {
-    const ALL: Regions = Regions { some: HashSet::with_hasher(FxBuildHasher), all: true };
+    const ALL: Regions = Regions { some: HashSet::with_hasher(FxBuildHasher), all: true, relied_on: false };
 
     fn add(&mut self, blocks: Range<u32>) {
         let regions = blocks.start / REGION_BLOCKS..blocks.end.div_ceil(REGION_BLOCKS);
@@ -65,6 +68,16 @@ impl Unflushed {
         self.written.contains(block) || self.flushing.iter().any(|regions| regions.contains(block))
     }
 
+    /// Records that a clean copy may become durable before the next flush ends, because its region is unsure.
+    pub fn rely(&mut self) {
+        self.written.relied_on = true;
+    }
+
+    /// True if regions must stay unsure until the next flush ends.
+    pub fn are_relied_on(&self) -> bool {
+        self.written.relied_on || self.flushing.iter().any(|regions| regions.relied_on)
+    }
+
     /// Starts a flush. Returns false if there is nothing to flush.
     pub fn begin_flush(&mut self) -> bool {
         let begins = !self.written.is_empty();
@@ -92,7 +105,7 @@ impl Unflushed {
 
     /// Handles a failed flush, `planned` here or of another kind: everything waits for the next.
     pub fn flush_failed(&mut self, planned: bool) {
-        self.written = Regions::ALL;
+        self.written = Regions { relied_on: self.are_relied_on(), ..Regions::ALL };
         if planned {
             self.end_flush();
         }
@@ -116,6 +129,14 @@ mod tests {
         assert!(unflushed.contains(7) && unflushed.begin_flush());
         unflushed.end_flush();
         assert!(!unflushed.contains(7) && !unflushed.begin_flush());
+        unflushed.add(7..8);
+        assert!(!unflushed.are_relied_on());
+        unflushed.rely();
+        assert!(unflushed.begin_flush() && unflushed.are_relied_on());
+        unflushed.flush_failed(true);
+        assert!(unflushed.are_relied_on() && unflushed.begin_flush() && unflushed.are_relied_on());
+        unflushed.end_flush();
+        assert!(!unflushed.are_relied_on());
         // Too many regions to tell them apart.
         unflushed.add(0..REGION_BLOCKS * (REGIONS_MAX as u32 + 1));
         assert!(unflushed.contains(u32::MAX));

@@ -418,13 +418,6 @@ impl Log {
         *word = *word & !(3 << shift) | u64::from(uses.min(2)) << shift;
     }
 
-    /// Requires a flush of the backend before the next segment is written.
-    pub fn need_backend_flush(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.needs_backend_flush = true;
-        }
-    }
-
     /// True if memory holds a block or mark that the next flush must make durable.
     pub fn open_matters(&self) -> bool {
         let matters = |record: &LogRecord| record.kind.matters_to_flush();
@@ -498,6 +491,7 @@ impl Log {
             data_pages: 0,
             records: Vec::new(),
             needs_backend_flush: false,
+            follows_writes: false,
         }
     }
 
@@ -548,7 +542,8 @@ impl Log {
     }
 
     /// Frees the oldest unit, whose blocks are no longer needed: forgets its copies, makes that durable and resets it.
-    pub fn reset_tail(&mut self, steps: &mut Vec<Step>) {
+    /// If it `flushes`, the backend is flushed before.
+    pub fn reset_tail(&mut self, flushes: bool, steps: &mut Vec<Step>) {
         assert!(self.tail < self.head, "the unit that is being filled is not reset");
         for (block, slot) in self.blocks_in(self.tail) {
             assert!(!self.is_dirty(slot), "a dirty block is copied forward before its unit is reset");
@@ -558,6 +553,9 @@ impl Log {
         let unit = self.geometry.unit_of(self.tail);
         self.tail += 1;
         self.ensure_room(false, steps);
+        if flushes {
+            self.need_backend_flush();
+        }
         self.seal_open(steps);
         self.flush(steps);
         steps.push(Step::ResetUnit { unit });

@@ -51,6 +51,9 @@ pub struct Segment {
     /// True if it must wait for the planned flushes of the backend, because its records mark blocks as clean that were
     /// just written there.
     pub needs_backend_flush: bool,
+    /// True if it must wait for the planned writes to the backend. Its records mark blocks of unsure regions as clean
+    /// that were just written there. It does not wait for a flush.
+    pub follows_writes: bool,
 }
 
 /// A footer of a unit, full or not.

@@ -69,6 +69,9 @@ impl Step {
                 if segment.needs_backend_flush {
                     each(Use::After(of_batch(None)), Trusts);
                 }
+                if segment.follows_writes {
+                    each(Use::AfterAll(of_batch(None)), Follows);
+                }
                 each(Use::After(FLASH_FLUSH), Needs);
             }
             Step::Witness(_) => {

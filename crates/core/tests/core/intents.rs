@@ -6,7 +6,7 @@ use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Mode, Regions,
 use flashwise_core::format::{Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
-use flashwise_core::step::Step;
+use flashwise_core::step::{Segment, Step};
 
 use crate::workloads::random;
 
@@ -43,6 +43,27 @@ impl Run {
         };
         let log = Log::new(config.geometry);
         Run { cache: LogCache::new(config, log, HashMap::new()), now_us: 0 }
+    }
+
+    /// Handles events. Their flushes of the backend end.
+    fn steps(&mut self, events: &[Event<'_>]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for event in events {
+            match *event {
+                Event::Request { request, now_us } => self.cache.on(Event::Request { request, now_us }, &mut steps),
+                Event::Tick { now_us } => self.cache.on(Event::Tick { now_us }, &mut steps),
+                _ => self.cache.on(Event::Close { now_us: self.now_us }, &mut steps),
+            }
+        }
+        let flushes = steps.iter().filter(|step| matches!(step, Step::FlushBackend { .. }));
+        flushes.for_each(|step| self.cache.on(Event::Done(step), &mut Vec::new()));
+        steps
+    }
+
+    fn steps_of(&mut self, kind: Kind, block: u64, blocks: u64) -> Vec<Step> {
+        let requests: Vec<Request> = Request::pieces(kind, block * BLOCK, blocks * BLOCK, false).collect();
+        let now_us = self.now_us;
+        self.steps(&requests.iter().map(|request| Event::Request { request, now_us }).collect::<Vec<_>>())
     }
 
     fn seen(&mut self, steps: &[Step]) -> Vec<Seen> {
@@ -194,6 +215,48 @@ fn a_region_is_sure_once_the_unit_with_its_unsure_record_is_reset() {
     let seen = run.write(1, 1);
     let says = |seen: &Seen| matches!(seen, Append(marks) if marks.contains(&forget(1)) && marks.contains(&unsure(0)));
     assert!(says(&seen[0]) && seen[1] == FlushFlash, "{seen:?}");
+}
+
+/// Returns the first segment that is appended, and true if a flush of the backend is planned before it.
+fn first_append(steps: &[Step]) -> (&Segment, bool) {
+    let is_append = |step: &Step| matches!(step, Step::Append(_));
+    let at = steps.iter().position(is_append).expect("a segment is appended");
+    let Step::Append(segment) = &steps[at] else { unreachable!("it was just found") };
+    (segment, steps[..at].contains(&Step::FlushBackend { batch: None }))
+}
+
+#[test]
+fn clean_copies_of_an_unsure_region_wait_for_writes_and_its_becoming_sure_for_a_flush() {
+    let mut run = Run::new(Mode::WriteThrough);
+    run.steps_of(Kind::Write, 0, 10);
+    run.steps(&[Event::Close { now_us: 0 }]);
+    run.steps_of(Kind::Write, 3, 1);
+    run.steps_of(Kind::Write, 4, 1);
+    let steps = run.steps_of(Kind::Flush, 0, 0);
+    let (segment, flushes) = first_append(&steps);
+    assert_eq!((segment.follows_writes, segment.needs_backend_flush, flushes), (true, false, false));
+    run.steps_of(Kind::Write, 5, 1);
+    let ticks = [5, 6].map(|second| Event::Tick { now_us: second * SECOND_US });
+    let steps = run.steps(&ticks);
+    let (segment, flushes) = first_append(&steps);
+    assert!(segment.records.iter().any(|record| record.kind == RecordKind::Sure));
+    assert_eq!((segment.needs_backend_flush, flushes), (true, true));
+}
+
+#[test]
+fn the_backend_is_flushed_before_the_reset_that_makes_a_region_sure() {
+    let mut run = Run::new(Mode::WriteThrough);
+    run.steps_of(Kind::Write, 0, 2);
+    run.steps(&[Event::Close { now_us: 0 }]);
+    run.steps_of(Kind::Write, 0, 1);
+    let (mut steps, mut block) = (Vec::new(), 1024);
+    while run.cache.figures().erasures < 2 {
+        steps.extend(run.steps_of(Kind::Read, block, 100));
+        block += 100;
+    }
+    let at = steps.iter().position(|step| *step == Step::FlushBackend { batch: None }).expect("the backend is flushed");
+    let next: Vec<_> = steps[at + 1..].iter().take(3).collect();
+    assert!(matches!(next[..], [Step::Append(_), Step::FlushFlash { .. }, Step::ResetUnit { .. }]), "{next:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const LOOK_US: u64 = 50_000;
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Writes segments without blocks whose read from the backend takes too long; these blocks are not cached. After a
-    /// slow flush of the backend, a segment does not mark blocks as clean.
+    /// slow write or flush of the backend, a segment does not mark blocks as clean.
     pub(super) fn go_without_late(&mut self) {
         if self.order.pages_are_idle() || self.now_us < self.layout.look_for_late_us || !self.settings.pauses {
             return;
@@ -29,7 +29,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             let read = match running.step {
                 Step::ReadBackend { frame, .. } => Some(frame.number),
-                Step::FlushBackend { batch: None } => None,
+                Step::FlushBackend { batch: None } | Step::WriteBackend { batch: None, .. } => None,
                 _ => continue,
             };
             running.dependents.retain(|&mut (id, _)| {

@@ -148,6 +148,20 @@ impl Log {
         self.open_record(open, slot).map(|at| open.records[at].frame)
     }
 
+    /// Requires a flush of the backend before the next segment is written.
+    pub fn need_backend_flush(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.needs_backend_flush = true;
+        }
+    }
+
+    /// Lets the next segment be written after the planned writes to the backend.
+    pub fn follow_writes(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.follows_writes = true;
+        }
+    }
+
     pub(super) fn open_record(&self, open: &Segment, slot: u32) -> Option<usize> {
         let first = self.geometry.slot(open.unit, open.page) + 1;
         if slot < first || slot >= first + open.data_pages {
