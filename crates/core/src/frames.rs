@@ -42,6 +42,11 @@ impl Frames {
         self.holders[frame.number as usize]
     }
 
+    /// True if it is one of these frames and has no holder.
+    pub fn is_free(&self, number: u32) -> bool {
+        self.holders.get(number as usize) == Some(&0)
+    }
+
     /// Removes a holder; without holders the frame is free.
     pub fn release(&mut self, frame: Frame) {
         let holders = &mut self.holders[frame.number as usize];

@@ -148,6 +148,15 @@ impl Order {
         }
     }
 
+    /// Two steps take the place of an unfinished one that reads several blocks. `read` reads `block`, on `page` of
+    /// flash, into memory. `reader` reads the memory afterwards. The caller lets the steps that wait for the old one
+    /// wait for the new ones.
+    pub fn replace(&mut self, step: StepId, (read, reader): (StepId, StepId), place: u32, block: u32, page: u32) {
+        self.memory[place as usize].replace(step, read, reader);
+        self.blocks.replace(step, read, block);
+        self.begin(read, Use::KeepPages(page..page + 1), |_| ());
+    }
+
     /// Returns the steps that use a place in memory.
     #[inline]
     pub fn place(&self, place: u32) -> &Hazard {

@@ -47,6 +47,11 @@ pub trait Cache {
     /// Returns the number of frames in its steps, each one block of memory.
     fn frame_count(&self) -> u32;
 
+    /// True if no plan so far leaves content in this frame that a later plan could need.
+    fn is_free(&self, _frame: u32) -> bool {
+        false
+    }
+
     /// True if `block` has newer data than the backend's copy.
     fn is_newer_than_backend(&self, block: u32) -> bool;
 

@@ -507,6 +507,10 @@ impl Cache for LogCache {
         self.config.frame_count()
     }
 
+    fn is_free(&self, frame: u32) -> bool {
+        self.frames.is_free(frame)
+    }
+
     fn is_newer_than_backend(&self, block: u32) -> bool {
         self.write_buffer.get(block).is_some() || self.has_dirty_copy(block)
     }

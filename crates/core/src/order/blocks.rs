@@ -39,6 +39,11 @@ impl Blocks {
         })
     }
 
+    /// Replaces a reader of a block, if that is known.
+    pub(super) fn replace(&mut self, step: StepId, by: StepId, block: u32) {
+        self.hazards.get_mut(&block).into_iter().for_each(|hazard| hazard.replace(step, by, by));
+    }
+
     /// Adds a step that writes blocks; `wait` receives the steps that it has to wait for.
     pub(super) fn write(&mut self, step: StepId, blocks: Range<u32>, mut wait: impl FnMut(StepId)) {
         if blocks.len() == 1 {

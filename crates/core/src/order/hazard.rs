@@ -58,6 +58,15 @@ impl Hazard {
         self.writer = Some(step);
     }
 
+    /// Two steps take the place of an unfinished one: the first where it was, the other as a reader behind it.
+    pub(super) fn replace(&mut self, step: StepId, first: StepId, reader: StepId) {
+        if self.writer == Some(step) {
+            self.writer = Some(first);
+            self.readers.push(reader);
+        }
+        self.readers.iter_mut().filter(|other| **other == step).for_each(|other| *other = first);
+    }
+
     /// Removes a step that has ended.
     #[inline]
     pub(super) fn end(&mut self, step: StepId) {

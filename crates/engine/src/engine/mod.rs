@@ -333,6 +333,14 @@ impl<L: Layout> Engine<L> {
         }
     }
 
+    /// Removes a step; `by` puts others in its place.
+    pub(crate) fn replace(&mut self, id: StepId, by: impl FnOnce(&mut Self, Running<L>)) {
+        let running = self.steps[id as usize].take().expect("a step is replaced once");
+        self.running -= 1;
+        by(self, running);
+        self.free_steps.push(id);
+    }
+
     /// Ends a step.
     pub(crate) fn finish(&mut self, id: StepId, result: Result<(), Error>) {
         let mut running = self.steps[id as usize].take().expect("a step ends once");

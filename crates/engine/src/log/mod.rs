@@ -10,6 +10,7 @@
 //! | `forward.rs` | content of failed steps that is still in memory |
 //! | `unwritten.rs` | answered content that no device took |
 //! | `late.rs` | segments that go without late blocks |
+//! | `run.rs` | a client's reads of adjacent blocks, as one step |
 //! | `room.rs` | changes that wait until more is written back |
 
 mod append;
@@ -19,6 +20,7 @@ mod order;
 mod perform;
 mod places;
 mod room;
+mod run;
 mod streams;
 mod unwritten;
 
@@ -64,6 +66,8 @@ pub struct State {
     source: Option<u32>,
     /// The content of the block that it reads, from the memory of a failed write.
     content: Option<Box<Page>>,
+    /// The blocks that it reads, if it is a run of them.
+    run: Option<Box<run::Run>>,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
     transfers: u16,
@@ -90,6 +94,8 @@ pub struct Log<C = LogCache> {
     /// The checksum of the data in each slot.
     checksums: Vec<u32>,
     places: Places,
+    /// True while the steps of a plan are entered.
+    enters: bool,
     /// By place in memory: true if its content is wrong.
     bad: Vec<bool>,
     /// By place in memory: the checksum of its content, if it was computed while that was in the processor's caches.
@@ -294,6 +300,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             bad: vec![false; places.count() as usize],
             sums: vec![None; places.count() as usize],
             places,
+            enters: false,
             look_for_late_us: 0,
             goes_on: false,
             calm: false,
@@ -346,7 +353,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
         let mut client = request;
         let undecided = self.is_write(request) && steps.iter().any(Step::decides_answer);
-        for mut step in steps.drain(..) {
+        let reads = self.is_read(request);
+        self.layout.enters = true;
+        let mut at = 0;
+        while at < steps.len() {
+            if let Some(number) = client.filter(|_| reads && matches!(steps[at], Step::ReadFlash { .. })) {
+                let entered = self.enqueue_run(&steps[at..], number, base);
+                if entered > 0 {
+                    at += entered;
+                    continue;
+                }
+            }
+            let mut step = std::mem::replace(&mut steps[at], Step::Fail);
+            at += 1;
             match &mut step {
                 Step::Reply => {
                     client = None;
@@ -370,6 +389,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.enqueue(step, client, undecided);
             }
         }
+        steps.clear();
+        self.layout.enters = false;
+        // Transfers of steps that could start are handed out in the order of the plan.
+        self.run_ready();
     }
 
     /// Returns the errors that a step does not report. A flush reports all that none has reported yet. A durable change

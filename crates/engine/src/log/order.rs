@@ -4,6 +4,7 @@ use flashwise_core::cache::Cache;
 use flashwise_core::format::Geometry;
 use flashwise_core::order::{Bond, StepId, Use};
 use flashwise_core::step::Step;
+use smallvec::SmallVec;
 
 use super::{Engine, Running};
 use crate::engine::Bug;
@@ -41,15 +42,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Removes the uses of a step that has ended.
-    pub(super) fn unregister(&mut self, id: StepId, step: &Step, source: Option<u32>) {
-        let (order, places) = (&mut self.order, &mut self.layout.places);
-        for_each_use(step, source, self.cache.geometry(), |used, _| {
+    pub(super) fn unregister(&mut self, id: StepId, running: &Running<C>) {
+        let (order, geometry) = (&mut self.order, self.cache.geometry());
+        let mut idle: SmallVec<[u32; 4]> = SmallVec::new();
+        let mut end = |used: Use| {
             let place = match used {
                 Use::ReadMemory(place) | Use::WriteMemory(place) => Some(place),
                 _ => None,
             };
             order.end(id, used);
-            place.into_iter().filter(|&place| order.place(place).is_idle()).for_each(|place| places.idle(place));
-        });
+            idle.extend(place.filter(|&place| order.place(place).is_idle()));
+        };
+        match &running.state.run {
+            Some(run) => run.uses(end),
+            None => for_each_use(&running.step, running.state.source, geometry, |used, _| end(used)),
+        }
+        for place in idle {
+            let is_free = !self.layout.enters && self.cache.is_free(self.layout.places.frame_at(place));
+            self.layout.places.idle(place, is_free);
+        }
     }
 }

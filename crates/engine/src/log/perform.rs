@@ -107,6 +107,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts a step that waits for nothing.
     pub(super) fn perform(&mut self, id: StepId) {
         let running = self.step(id);
+        if running.state.run.is_some() {
+            return self.read_run(id);
+        }
         if let Some(content) = running.state.content.take() {
             return self.read_from_memory(id, &content);
         }
@@ -270,6 +273,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     pub(super) fn part_ended(&mut self, part: Part, result: Result<(), Error>) {
         let id = part.step;
+        if self.step(id).state.run.is_some() {
+            return self.run_ended(id, result);
+        }
         let result = result.and_then(|()| if self.data_is_right(id) { Ok(()) } else { Err(Error::Io) });
         // The retry of a failed flush proves nothing: its data may be lost.
         if result.is_err() && self.step(id).retries > 0 && part.operation != Operation::Sync {
@@ -369,8 +375,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if !ok && self.settings.planted != Some(Bug::ForgetsContent) {
             self.forward(running);
         }
-        self.unregister(id, &running.step, running.state.source);
-        if ok {
+        self.unregister(id, running);
+        if let Some(run) = &running.state.run {
+            self.tell_run(run);
+        } else if ok {
             self.succeeded(&mut running.step);
             // That flush was reported before this answer.
             self.layout.errors.backend += u64::from(running.state.may_be_gone);

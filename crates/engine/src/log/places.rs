@@ -21,7 +21,15 @@ pub struct Places {
     frame_at: Vec<u32>,
     spare: Vec<u32>,
     is_spare: Vec<bool>,
+    /// Idle places of free frames, the last used last, and which of them are still that.
+    hot: Vec<u32>,
+    is_hot: Vec<bool>,
+    /// The one that was taken last.
+    taken: u32,
 }
+
+/// Most idle places that are looked at for adjacent ones.
+const ADJACENT_MAX: u32 = 63;
 
 impl Places {
     /// Each of `frames` frames at the place of its number, and `spare` places after them.
@@ -31,6 +39,9 @@ impl Places {
             frame_at: (0..frames + spare).collect(),
             spare: (frames..frames + spare).rev().collect(),
             is_spare: (0..frames + spare).map(|place| place >= frames).collect(),
+            hot: Vec::new(),
+            is_hot: vec![false; (frames + spare) as usize],
+            taken: frames + spare,
         }
     }
 
@@ -64,14 +75,54 @@ impl Places {
         }
     }
 
-    /// Handles the end of the last step that uses a place.
+    /// Handles the end of the last step that uses a place. `is_free`: no later step needs the content of its frame.
     #[inline]
-    pub fn idle(&mut self, place: u32) {
+    pub fn idle(&mut self, place: u32, is_free: bool) {
         let frame = self.frame_at[place as usize];
-        if self.of_frame[frame as usize] != place && !self.is_spare[place as usize] {
-            self.is_spare[place as usize] = true;
-            self.spare.push(place);
+        if self.of_frame[frame as usize] != place {
+            if !std::mem::replace(&mut self.is_spare[place as usize], true) {
+                self.spare.push(place);
+            }
+        } else if is_free && self.hot.len() < self.frame_at.len() {
+            self.is_hot[place as usize] = true;
+            self.hot.push(place);
         }
+    }
+
+    /// Notes that a step uses a place.
+    #[inline]
+    fn note_use(&mut self, place: u32) {
+        self.is_hot[place as usize] = false;
+    }
+
+    /// Exchanges the idle place of a frame that gets new content for an idle place that was used last. The bytes there
+    /// are probably in the processor's caches. Frames that get content in turn get adjacent places, so that a transfer
+    /// has few buffers.
+    #[inline]
+    fn take_hot(&mut self, frame: u32) {
+        let next = self.taken + 1;
+        if self.is_hot.get(next as usize) == Some(&true) {
+            return self.exchange(frame, next);
+        }
+        while let Some(last) = self.hot.pop() {
+            if self.is_hot[last as usize] {
+                let before = (last.saturating_sub(ADJACENT_MAX)..last).rev();
+                let first = before.take_while(|&place| self.is_hot[place as usize]).last();
+                if let Some(first) = first {
+                    self.hot.push(last);
+                    return self.exchange(frame, first);
+                }
+                return self.exchange(frame, last);
+            }
+        }
+    }
+
+    fn exchange(&mut self, frame: u32, place: u32) {
+        let (other, old) = (self.frame_at[place as usize], self.of_frame[frame as usize]);
+        self.is_hot[place as usize] = false;
+        self.taken = place;
+        (self.of_frame[frame as usize], self.of_frame[other as usize]) = (place, old);
+        (self.frame_at[place as usize], self.frame_at[old as usize]) = (frame, other);
     }
 }
 
@@ -109,11 +160,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     #[inline]
-    fn place_frame(&mut self, frame: &mut Frame, is_filled_anew: bool) {
-        if is_filled_anew && !self.order.place(self.layout.places.of(frame.number)).is_idle() {
-            self.layout.places.move_frame(frame.number);
+    pub(super) fn place_frame(&mut self, frame: &mut Frame, is_filled_anew: bool) {
+        let places = &mut self.layout.places;
+        if is_filled_anew {
+            match self.order.place(places.of(frame.number)).is_idle() {
+                true => places.take_hot(frame.number),
+                false => places.move_frame(frame.number),
+            }
         }
-        frame.number = self.layout.places.of(frame.number);
+        frame.number = places.of(frame.number);
+        places.note_use(frame.number);
     }
 }
 
@@ -130,8 +186,8 @@ mod tests {
         // Without a spare place, it stays.
         places.move_frame(0);
         assert_eq!(places.of(0), 0);
-        places.idle(1);
-        places.idle(1);
+        places.idle(1, true);
+        places.idle(1, true);
         places.move_frame(0);
         assert_eq!((places.of(0), places.of(1)), (1, 2));
         places.move_frame(1);
@@ -141,9 +197,25 @@ mod tests {
     #[test]
     fn a_place_that_a_frame_has_is_never_spare() {
         let mut places = Places::new(1, 1);
-        places.idle(0);
+        places.idle(0, false);
         places.move_frame(0);
         places.move_frame(0);
         assert_eq!(places.of(0), 1);
+    }
+
+    #[test]
+    fn frames_take_adjacent_places_that_were_used_last_and_whose_content_no_step_needs() {
+        let mut places = Places::new(6, 0);
+        [1, 3, 4].into_iter().for_each(|place| places.idle(place, true));
+        places.idle(5, false);
+        places.take_hot(0);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|frame| places.of(frame)), [3, 1, 2, 0, 4, 5]);
+        places.take_hot(2);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|frame| places.of(frame)), [3, 1, 4, 0, 2, 5]);
+        // Its content is needed again.
+        places.note_use(1);
+        places.take_hot(5);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|frame| places.of(frame)), [3, 1, 4, 0, 2, 5]);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|place| places.frame_at(place)), [3, 1, 4, 0, 2, 5]);
     }
 }

@@ -71,7 +71,7 @@ fn planted_bugs_are_found_on_failing_devices() {
     let bugs = [
         (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 418),
         (Bug::ShowsRefusedWrites, &[Kind::Log], 661),
-        (Bug::ZeroesBesideData, &[Kind::Pool], 3498),
+        (Bug::ZeroesBesideData, &[Kind::Pool], 4063),
         (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 224),
         (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 296),
         (Bug::ForgetsHeldRequests, &[Kind::Buckets], 21),
