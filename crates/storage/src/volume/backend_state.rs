@@ -1,4 +1,5 @@
-//! The state of the backend without its flash, in a file of the state directory. It is known there when the flash is lost.
+//! The state of the backend without its flash, in a file of the state directory. A start reads it when the flash is
+//! lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,8 +117,8 @@ fn describe(Record { at_seconds, backend }: Record) -> String {
     };
     match consistent_seconds {
         _ if !is_consistent => format!(
-            "the backend is a mixture of old and new blocks, because the blocks that were dirty before the order began \
-             were not all written back; {lost}"
+            "the backend is a mixture of old and new blocks: some that were dirty before the order began were not \
+             written back; {lost}"
         ),
         Some(seconds) => {
             let before = human::seconds((at_seconds - seconds).max(0.0).round());
