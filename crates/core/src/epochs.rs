@@ -92,6 +92,11 @@ impl Epochs {
         Epochs { from, ..Epochs::default() }
     }
 
+    /// Returns no epochs: the backend is the volume at this moment, in microseconds since 1970; 0 if that is unknown.
+    pub fn begun(unix_us: u64) -> Epochs {
+        Epochs { done_unix_us: (unix_us > 0).then_some(unix_us), ..Epochs::default() }
+    }
+
     /// Returns the state of the backend. The log begins with the unit of sequence number `first`; the time 0 is
     /// `start_unix_us` after 1970.
     pub fn backend_state(&self, first: u64, start_unix_us: u64) -> BackendState {
@@ -208,6 +213,17 @@ mod tests {
 
     fn place(page: u32) -> Place {
         Place { sequence: 1, page }
+    }
+
+    #[test]
+    fn without_epochs_the_backend_is_the_volume_at_its_start() {
+        let mut epochs = Epochs::begun(7_000);
+        assert_eq!(epochs.backend_state(1, 7_000), BackendState::Of(Some(7_000)));
+        // Changes at the start may be those of an earlier run.
+        epochs.changed(0);
+        epochs.end(place(3), 9_000, 0);
+        assert_eq!(epochs.backend_state(1, 7_000), BackendState::Of(Some(7_000)));
+        assert_eq!(Epochs::begun(0).backend_state(1, 0), BackendState::Of(None));
     }
 
     #[test]

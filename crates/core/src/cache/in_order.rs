@@ -71,7 +71,7 @@ impl LogCache {
                 let has_dirty = self.log.dirty_blocks() > 0;
                 let mut epochs = found.unwrap_or_else(|| match has_dirty {
                     true => Epochs::unordered(self.log.end()),
-                    false => Epochs::default(),
+                    false => Epochs::begun(self.unix_us()),
                 });
                 // The backend becomes a state of the volume as soon as possible.
                 let drains = self.backend_state_of(&epochs) == BackendState::Mixed;

@@ -382,7 +382,8 @@ impl Buckets {
 
 /// Runs a cache on flash of this many bytes over requests with this many block accesses. Warm-up and epochs end with
 /// the request in which they reach their length. Requests come one after another, or wait as in a server if they have
-/// `times`. Returns the result and the cache's capacity in blocks. Without `times`, its time is that of the last answer.
+/// `times`. Returns the result and the cache's capacity in blocks. Without `times`, its time is that of the last
+/// answer.
 ///
 /// # Errors
 /// The settings make no cache.

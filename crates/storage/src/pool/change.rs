@@ -78,7 +78,7 @@ pub struct NewLogical {
     pub pinned_ram_bytes: u64,
 }
 
-/// Changes of a logical disk. What is absent stays.
+/// Changes of a logical disk: the fields that are present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogicalDiskChange {

@@ -17,7 +17,7 @@ use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
 use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use flashwise_storage::status::{
-    RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus, WriteBudgetStatus,
+    BackendStatus, RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus, WriteBudgetStatus,
 };
 use serde_json::{Value, json};
 
@@ -301,6 +301,9 @@ fn every_figure_of_a_volume_is_a_metric() {
             Value::Null if key == "write_budget" => {
                 let budget = WriteBudgetStatus { bytes_per_day: 1e9, today_used: 0.25, ..WriteBudgetStatus::default() };
                 vec![serde_json::to_value(budget).unwrap()]
+            }
+            Value::Null if key == "backend_state" => {
+                vec![serde_json::to_value(BackendStatus { is_consistent: true, ..BackendStatus::default() }).unwrap()]
             }
             Value::Null if key == "state_reason" => vec![json!("flash: it is gone")],
             Value::Number(_) | Value::Null => vec![json!(1)],
