@@ -201,7 +201,7 @@ impl LogWriter {
         for Record { kind, block, slot, .. } in self.records() {
             match kind {
                 // This writer has no epochs.
-                Kind::Void | Kind::EpochEnd | Kind::EpochsDone => {}
+                Kind::Void | Kind::EpochEnd | Kind::EpochsDone | Kind::OrderBroken => {}
                 Kind::Clean | Kind::Dirty => drop(copies.insert(*block, (*slot, *kind == Kind::Dirty))),
                 Kind::Forget | Kind::Lost => drop(copies.remove(block)),
                 Kind::UnitDestaged => {
