@@ -130,7 +130,8 @@ proptest! {
         }
         if meaning.devices.is_some() {
             let storage = if matches!(meaning.place, Place::Buckets(..)) { "hdd" } else { "mlc" };
-            defaults.extend([("cache-device", "slc"), ("storage-device", storage), ("arrivals", "none"), ("admission", "none")]);
+            defaults.extend([("cache-device", "slc"), ("storage-device", storage)]);
+            defaults.extend([("arrivals", "none"), ("admission", "none")]);
         }
         for default in defaults.into_iter().filter(|(name, _)| !is_said(&words, name)) {
             if let Ok(said) = read(&[&words[..], &[default]].concat()) {

@@ -157,8 +157,8 @@ mod tests {
         keeper.write(state(1300), MOMENT + 252.0, false).unwrap();
         assert_eq!(
             describe(read(&path).unwrap()),
-            "the backend is consistent as of 2026-11-30 14:03:20 UTC, 4.17 min before the last run ended; 1,204 newer blocks are \
-             lost"
+            "the backend is consistent as of 2026-11-30 14:03:20 UTC, 4.17 min before the last run ended; \
+             1,204 newer blocks are lost"
         );
         keeper.write(state(1), MOMENT + 256.0, false).unwrap();
         assert!(describe(read(&path).unwrap()).ends_with("; 1 newer block is lost"));
