@@ -13,7 +13,7 @@ use flashwise_device::offers::{Catalogue, EXAMPLE};
 use flashwise_report::advice::render_advice;
 use flashwise_sim::advise::{
     Advice, AdviseError, AdvisedCache, Paths, Question, Stages, Targets, Verdict, Ways, Workload, YEARS_MAX, advise,
-    configuration, mode_of, order_of, over_provision_of, policy_of,
+    configuration, mode_of, over_provision_of, policy_of,
 };
 use flashwise_sim::job::Admission;
 use flashwise_sim::simulate::Warmup;
@@ -72,7 +72,7 @@ pub struct Advise {
         long = "write-back-order",
         value_name = "ORDER",
         default_value = "none",
-        value_parser = order_of,
+        value_parser = str::parse::<WriteBackOrder>,
         hide_short_help = true
     )]
     order: WriteBackOrder,

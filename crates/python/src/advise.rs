@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use flashwise_core::quantity::Duration;
 use flashwise_device::offers::Catalogue;
 use flashwise_sim::advise::{
-    AdviseError, Question, Targets, Ways, Workload, YEARS_MAX, advise as find_cache, mode_of, order_of,
-    over_provision_of, policy_of,
+    AdviseError, Question, Targets, Ways, Workload, YEARS_MAX, advise as find_cache, mode_of, over_provision_of,
+    policy_of,
 };
 use flashwise_sim::job::{Admission, JobError};
 use flashwise_sim::simulate::Warmup;
@@ -127,7 +127,7 @@ pub fn advise<'py>(
         catalogue: &catalogue,
         targets: Targets { latency_us: latency.map(|latency| latency.us() as f64), years },
         ways: ways.or_defaults().map_err(PyValueError::new_err)?,
-        order: order_of(write_back_order).map_err(|problem| wrong("write_back_order", problem))?,
+        order: write_back_order.parse().map_err(|problem| wrong("write_back_order", problem))?,
         warmup: warmup.map_err(|problem| wrong("warmup", problem))?,
         exhaustive,
     };

@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
+use flashwise_core::cache::{Cache, Config, Event, Figures, LogCache, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
+use flashwise_engine::request::Operation;
 use flashwise_trace::request_file::CacheRequest;
 
 /// A cache that starts empty and runs one request after another.
@@ -98,8 +99,7 @@ impl<C: Cache<Step = Step>> CacheRun<C> {
     /// write-back.
     pub fn plan(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
-        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush);
-        if changes && (!self.waiting.is_empty() || self.must_wait(request)) {
+        if Operation::from(request.kind).changes() && (!self.waiting.is_empty() || self.must_wait(request)) {
             self.waiting.push_back(*request);
             self.go_on();
         } else {
@@ -212,7 +212,7 @@ pub struct CacheCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_core::cache::WriteBackOrder;
+    use flashwise_core::cache::{Kind, WriteBackOrder};
     use flashwise_core::filter::Caching;
     use flashwise_core::format::Geometry;
     use flashwise_core::policy::Spec;

@@ -66,6 +66,14 @@ impl WriteBackOrder {
     }
 }
 
+impl FromStr for WriteBackOrder {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<WriteBackOrder, String> {
+        word(name, &WriteBackOrder::NAMES)
+    }
+}
+
 /// The clean blocks of a unit that are copied forward before its reset, if the policy still wants them. Other clean
 /// blocks leave the policy. Dirty blocks are always copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -28,7 +28,7 @@ pub use cache::{AdvisedCache, MODES};
 pub use certainty::Certainty;
 pub use config::{Paths, configuration};
 pub use order::{OrderCost, Traffic};
-pub use ways::{Ways, mode_of, order_of, over_provision_of, policy_of};
+pub use ways::{Ways, mode_of, over_provision_of, policy_of};
 pub use words::money;
 pub use workload::Workload;
 

@@ -1,6 +1,5 @@
 //! The examined combinations of settings.
 
-use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::options::{OptionError, word};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
@@ -71,14 +70,6 @@ pub fn policy_of(text: &str) -> Result<Spec, OptionError> {
 /// It is none of [`MODES`].
 pub fn mode_of(text: &str) -> Result<&'static str, String> {
     word(text, &MODES.map(|mode| (mode, mode)))
-}
-
-/// Parses an order of write-back.
-///
-/// # Errors
-/// There is no such order.
-pub fn order_of(text: &str) -> Result<WriteBackOrder, String> {
-    word(text, &WriteBackOrder::NAMES)
 }
 
 /// Parses the share of the flash that is kept free.

@@ -224,7 +224,7 @@ pub(super) fn mode(given: &Given<'_>, _: Kind) -> Result<Value, String> {
 }
 
 pub(super) fn order(given: &Given<'_>, _: Kind) -> Result<Value, String> {
-    word(given.text()?, &WriteBackOrder::NAMES).map(Value::Order)
+    given.text()?.parse().map(Value::Order)
 }
 
 pub(super) fn copy_forward(given: &Given<'_>, _: Kind) -> Result<Value, String> {
