@@ -285,7 +285,7 @@ pub struct Known {
     pub clean_from: Place,
     /// As [`Superblock::in_order`].
     pub in_order: bool,
-    /// The place from which records of [epochs](crate::epochs) count, if they do.
+    /// As [`Superblock::epochs`].
     pub epochs: Option<Place>,
 }
 
@@ -293,8 +293,7 @@ impl Known {
     /// Returns the knowledge of a superblock.
     pub fn of(superblock: &Superblock) -> Known {
         let cache = u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"));
-        let Superblock { durable, clean_from, in_order, .. } = *superblock;
-        let epochs = superblock.epochs.filter(|place| *place != Superblock::NO_EPOCHS);
+        let Superblock { durable, clean_from, in_order, epochs, .. } = *superblock;
         Known { cache, durable, clean_from, in_order, epochs }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::epochs::{Epoch, Epochs};
-use crate::format::{Place, Record};
+use crate::format::{Place, Record, Superblock};
 
 /// The age of a mark: before the place from which clean copies are valid, or after it.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 /// The epochs found so far.
 #[derive(Debug)]
 pub(super) struct FoundEpochs {
-    /// Records before this place do not count.
+    /// Before this place, only records of done epochs count.
     from: Place,
     /// Those that have ended, newest first.
     ended: Vec<Epoch>,
@@ -35,7 +35,8 @@ pub(super) struct FoundEpochs {
 }
 
 impl FoundEpochs {
-    /// Starts without epochs; their records count from a place on.
+    /// Starts without epochs. Ends and breaks count from a place on. Records of done epochs always count, because their
+    /// copies have no other marks.
     pub fn new(from: Place) -> FoundEpochs {
         FoundEpochs {
             from,
@@ -79,7 +80,7 @@ impl FoundEpochs {
     /// Notes a version of a block that is older than all of it before. Returns true if the backend needs it although it
     /// is not the newest: it `is_dirty` and the next version belongs to a later epoch.
     pub fn is_kept(&mut self, block: u32, place: Place, is_dirty: bool) -> bool {
-        if self.done.iter().any(|done| place < *done) {
+        if self.from == Superblock::NO_EPOCHS || self.done.iter().any(|done| place < *done) {
             return false;
         }
         let epoch = if is_dirty { self.ended.len() as u32 } else { NONE };
@@ -91,14 +92,17 @@ impl FoundEpochs {
         is_kept
     }
 
-    /// Returns the epochs that the backend lacks.
-    pub fn finish(self) -> Epochs {
+    /// Returns the epochs that the backend lacks, if data was written back in order.
+    pub fn finish(self) -> Option<Epochs> {
+        if self.from == Superblock::NO_EPOCHS {
+            return None;
+        }
         let [late, early] = self.done;
         let mut epochs = Epochs::found(self.from, (late.max(early), self.done_unix_us), self.ended.into_iter().rev());
         if let Some(since) = self.broken.filter(|since| *since > 0) {
             epochs.break_order(None, u64::from(since) * 1_000_000, Place::default());
         }
-        epochs
+        Some(epochs)
     }
 }
 
@@ -140,6 +144,11 @@ mod tests {
 
     /// Recovers a log whose last units have these records. Returns the epochs, and the places of kept versions.
     fn recover(units: &Units, from: Option<Place>) -> (Option<Epochs>, BTreeSet<Place>) {
+        let (_, epochs, kept) = rebuild(units, from);
+        (epochs, kept)
+    }
+
+    fn rebuild(units: &Units, from: Option<Place>) -> (Log, Option<Epochs>, BTreeSet<Place>) {
         let head = Head { sequence: HEAD, end: 14, previous_end: 14, records: Vec::new() };
         let mut rebuild = Rebuild::new(Log::continued(GEOMETRY, TAIL, &head), FIRST, from);
         units.iter().rev().for_each(|(sequence, records)| rebuild.apply(*sequence, records));
@@ -147,7 +156,8 @@ mod tests {
         rebuild.log.check();
         let places = (TAIL..=HEAD).flat_map(|sequence| (0..16).map(move |page| place(sequence, page)));
         let kept = places.filter(|at| rebuild.log.is_kept(slot(at.sequence, at.page))).collect();
-        (rebuild.log.take_epochs(), kept)
+        let epochs = rebuild.log.take_epochs();
+        (rebuild.log, epochs, kept)
     }
 
     fn recover_head(records: Vec<Record>) -> (Epochs, BTreeSet<Place>) {
@@ -220,6 +230,17 @@ mod tests {
         let epochs = epochs.unwrap();
         assert_eq!((epochs.unfinished(), kept), (1, BTreeSet::from([place(HEAD, 3)])));
         assert_eq!(recover(&units, None), (None, BTreeSet::new()));
+    }
+
+    /// Nothing else marks the copies of done epochs. If they became dirty again, they would replace newer data.
+    #[test]
+    fn done_epochs_stay_done_after_the_order_ended() {
+        for from in [FIRST, Superblock::NO_EPOCHS] {
+            let records = vec![dirty(7, HEAD, 1), done(slot(HEAD, 2)), dirty(8, HEAD, 3)];
+            let (log, epochs, _) = rebuild(&vec![(HEAD, records)], Some(from));
+            let is_dirty = [7, 8].map(|block| log.is_dirty(log.find(block).expect("a copy")));
+            assert_eq!((is_dirty, epochs.is_some()), ([false, true], from == FIRST), "{from:?}");
+        }
     }
 
     /// A version of a block, oldest first. Of data that the backend has, or will have, nothing older counts.

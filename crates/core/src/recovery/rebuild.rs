@@ -94,7 +94,7 @@ fn has_copy(kind: Kind) -> bool {
 
 impl Rebuild {
     /// Starts with the empty `log`, in which clean copies are valid from a place on.
-    /// With `epochs`, records of epochs count from that place on.
+    /// `epochs` is as in [`Superblock::epochs`](crate::format::Superblock::epochs).
     pub(super) fn new(log: Log, clean_from: Place, epochs: Option<Place>) -> Rebuild {
         let checksums = vec![0; log.geometry().pages() as usize];
         Rebuild {
@@ -153,8 +153,8 @@ impl Rebuild {
 
     /// Finishes after all records: drops clean copies of unsure regions, wherever their records are.
     pub(super) fn finish(&mut self) {
-        if let Some(epochs) = self.epochs.take() {
-            self.log.set_epochs(epochs.finish());
+        if let Some(epochs) = self.epochs.take().and_then(FoundEpochs::finish) {
+            self.log.set_epochs(epochs);
         }
         let unsure = self.regions.unsure();
         if unsure.is_empty() {
