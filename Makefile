@@ -87,7 +87,7 @@ features: ## Lints and tests with each feature left out
 
 crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-storage --test storage -- --nocapture crash::what_was_flushed crash::wlfc::what_wlfc_flushed crash::starts::starts_and_ends
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::flushed_data crash::wlfc::data_flushed crash::starts::starts_and_ends
 	FLASHWISE_SALVAGE_SEEDS=$(FLASHWISE_SALVAGE_SEEDS) FLASHWISE_DAMAGE_SEEDS=$(FLASHWISE_DAMAGE_SEEDS) \
 	cargo test -p flashwise-storage --test storage -- --nocapture crash::salvage:: crash::damage::
 	FLASHWISE_SEEDS=$(FLASHWISE_MENDING_SEEDS) cargo test -p flashwise-storage --test storage -- --nocapture mending::nothing_acknowledged
@@ -97,7 +97,7 @@ crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 # With write-back in order, the backend is a state of the volume whenever the flash is lost. About 2,000 losses a second.
 lost-flash: ## Losses of the flash, with write-back in order: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-storage --test storage -- --nocapture crash::in_order_ crash::scripts::in_order_
+	cargo test -p flashwise-storage --test storage -- --nocapture crash::in_order_ crash::scripts::in_order_ crash::an_order_
 
 # Volumes and pools on devices that fail for a while: 10,000 worlds of each of five kinds.
 FLASHWISE_WORLDS ?= 50000
@@ -113,7 +113,7 @@ time: ## How long requests wait, in virtual time: FLASHWISE_TIMES, FLASHWISE_SEE
 
 kill: ## Kill a server with SIGKILL, FLASHWISE_KILLS times
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test --release -p flashwise --test cli -- --nocapture kill::what
+	cargo test --release -p flashwise --test cli -- --nocapture kill::flushed_data kill::data_flushed
 
 file-systems: ## File systems at every flush; as root
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

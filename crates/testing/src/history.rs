@@ -78,15 +78,28 @@ impl<Content: Copy + PartialEq> History<Content> {
     /// Searches for a moment so that everything promised before it is there, and nothing submitted after it. Returns
     /// the number of promises before that moment, of all.
     pub fn check(&self, contents: &[Content]) -> Result<(usize, usize), String> {
+        self.check_except(contents, |_| false)
+    }
+
+    /// As [`check`](Self::check). A block for which `may_be_mixed` is true may hold anything that is no version: a write
+    /// of a part of it failed.
+    pub fn check_except(
+        &self,
+        contents: &[Content],
+        may_be_mixed: impl Fn(usize) -> bool,
+    ) -> Result<(usize, usize), String> {
+        let is_version = |block: usize| self.versions[block].iter().any(|version| version.content == contents[block]);
+        let mixed: Vec<bool> = (0..contents.len()).map(|block| may_be_mixed(block) && !is_version(block)).collect();
         let mut why = String::new();
         for (number, promise) in self.promises.iter().enumerate().rev() {
             let next = self.promises.get(number + 1).map_or(u64::MAX, |next| next.given);
-            let wrong =
-                contents.iter().zip(&self.versions).zip(&promise.oldest).position(|((content, all), &oldest)| {
-                    let is_there =
-                        |version: &Version<Content>| version.until > promise.given && version.content == *content;
-                    !all.iter().any(|version| (oldest..next).contains(&version.submitted) && is_there(version))
-                });
+            let is_wrong = |block: &usize| {
+                let (content, interval) = (contents[*block], promise.oldest[*block]..next);
+                let is_it = |version: &&Version<Content>| version.until > promise.given && version.content == content;
+                let mut versions = self.versions[*block].iter().filter(is_it);
+                !mixed[*block] && !versions.any(|version| interval.contains(&version.submitted))
+            };
+            let wrong = (0..contents.len()).find(is_wrong);
             match wrong {
                 None => return Ok((number, self.promises.len() - 1)),
                 Some(block) => {

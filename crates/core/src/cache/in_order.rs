@@ -129,6 +129,11 @@ impl LogCache {
         !self.has_flash || self.in_order.as_ref().is_none_or(|order| order.epochs.all_done())
     }
 
+    /// True if the next request ends the epoch that the last run left open.
+    fn ends_last_run(&self) -> bool {
+        self.in_order.as_ref().is_some_and(|order| order.starts && order.epochs.changed_us().is_some())
+    }
+
     /// True if the unit of `sequence` may have versions of an epoch that has ended and that the backend lacks.
     pub(super) fn is_in_ended_epoch(&self, sequence: u64) -> bool {
         !self.may_pass() && self.in_order.as_ref().is_some_and(|order| sequence <= order.epochs.last().sequence)
@@ -179,8 +184,9 @@ impl LogCache {
 
     /// Returns the time when the open epoch ends without a client's flush. Some clients never flush.
     pub(super) fn epoch_ends_us(&self) -> Option<u64> {
-        let changed_us = self.in_order.as_ref().filter(|_| self.has_flash)?.epochs.changed_us()?;
-        Some(changed_us.saturating_add(self.config.commit_age_us))
+        let order = self.in_order.as_ref().filter(|_| self.has_flash)?;
+        let is_awaited = order.starts && order.drains;
+        Some(order.epochs.changed_us()?.saturating_add(if is_awaited { 0 } else { self.config.commit_age_us }))
     }
 
     /// Ends the open epoch without a client's flush. Returns false if it has no changes.
@@ -381,7 +387,7 @@ impl LogCache {
     /// True if a change has to wait until more of the ended epochs is written back. The log has no room for it beside
     /// `units` free units, or the change is not for the log.
     pub(super) fn lacks_room(&self, request: &Request, units: u32) -> bool {
-        if self.may_pass() || self.flash_failed {
+        if self.may_pass() && !self.ends_last_run() || self.flash_failed {
             return false;
         }
         let is_leaving = self.has_flash && !self.admitting && !self.may_dirty_while_leaving();

@@ -147,3 +147,13 @@ fn file_systems_without_an_order_are_damaged() {
     let lost = ["ext4", "xfs", "btrfs"].map(|file_system| lose("none", file_system, runs().div_ceil(10), work));
     assert!(lost.iter().any(|results| !results.failures.is_empty()), "no file system was damaged");
 }
+
+/// The test of the check against the stated time.
+#[test]
+fn a_time_that_is_stated_too_late_is_found() {
+    let results = lose("barriers", "ext4", runs().div_ceil(10).max(3), |bed| {
+        bed.states_late = true;
+        work(bed)
+    });
+    assert!(results.failures.iter().any(|failure| failure.contains("was durable at")), "{:?}", results.failures);
+}

@@ -42,6 +42,8 @@ struct Bed {
     random: Random,
     /// The time of the backend's consistent state, as the server stated it just before its end.
     stated_us: Option<u64>,
+    /// A planted bug: that time is the time of the end.
+    states_late: bool,
     /// In the order in which they end.
     served: Option<(Mount, Device, Server)>,
 }
@@ -69,7 +71,17 @@ impl Bed {
             _ => random.pick(&["nodiscard", "discard=async", "nodiscard,commit=1", "discard=sync"]),
         };
         let setting = Setting::new(SIZE, &keys);
-        let mut bed = Bed { seed, file_system, setting, keys, options, random, stated_us: None, served: None };
+        let mut bed = Bed {
+            seed,
+            file_system,
+            setting,
+            keys,
+            options,
+            random,
+            stated_us: None,
+            states_late: false,
+            served: None,
+        };
         let (server, device) = bed.start(&[]);
         match file_system {
             "ext4" => run("mkfs.ext4", &["-q", "-F", &device.device]),
@@ -134,7 +146,7 @@ impl Bed {
         let answer = get(self.setting.directory.path(), "/v1/status");
         let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
         let seconds = status["volumes"][0]["backend_state"]["consistent_seconds"].as_f64();
-        self.stated_us = seconds.map(|seconds| (seconds * 1e6) as u64);
+        self.stated_us = if self.states_late { Some(now_us()) } else { seconds.map(|seconds| (seconds * 1e6) as u64) };
         let (mount, device, server) = self.served.take().unwrap();
         server.kill();
         (mount, device)
@@ -241,8 +253,10 @@ fn lose(order: &str, file_system: &'static str, runs: u64, run: impl Fn(&mut Bed
                 results.with_work += u64::from(checked > 0);
             }
             Err(error) => {
-                let told =
-                    if order == "none" { format!("{file_system}, seed {seed}: {error}") } else { bed.failed(&error) };
+                let told = match order == "none" || bed.states_late {
+                    true => format!("{file_system}, seed {seed}: {error}"),
+                    false => bed.failed(&error),
+                };
                 println!("{told}");
                 results.failures.push(told);
             }

@@ -50,6 +50,24 @@ fn a_crate_has_one_binary_of_integration_tests() {
     assert_mended("crates with more than one binary of integration tests", &many.collect(), TO_BE_MENDED);
 }
 
+/// A filter that names no test runs none, and succeeds.
+#[test]
+fn every_filter_of_the_makefile_names_a_test() {
+    let read = |path: &str| std::fs::read_to_string(project().join(path)).unwrap();
+    let tests: Vec<String> = files().iter().filter(|path| path.ends_with(".rs")).map(|path| read(path)).collect();
+    let makefile = read("Makefile");
+    let arguments = makefile.lines().filter_map(|line| Some(line.split_once("cargo test ")?.1.split_once(" -- ")?.1));
+    let filters: Vec<&str> = arguments.flat_map(str::split_whitespace).filter(|word| word.contains("::")).collect();
+    assert!(filters.len() > 8, "{filters:?}");
+    for filter in filters {
+        let (module, name) = filter.rsplit_once("::").unwrap();
+        let module = module.rsplit("::").next().unwrap();
+        let names = [format!("#[test]\nfn {name}"), format!("mod {module};")];
+        let is_named = |text: &String| tests.iter().any(|source| source.contains(text));
+        assert!(names.iter().skip(usize::from(name.is_empty())).all(is_named), "no test is called {filter}");
+    }
+}
+
 /// Cargo ignores a file in `tests` without a `mod` line, and the tests in it.
 #[test]
 fn every_file_of_tests_is_a_module_of_a_binary() {

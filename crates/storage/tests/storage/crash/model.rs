@@ -1,5 +1,6 @@
 //! The durability contract: a model of the legal contents of each block, checked at every read.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use flashwise_testing::history::History;
@@ -52,6 +53,8 @@ pub struct Model {
     blocks: Vec<Block>,
     /// True if devices fail, so that errors are legal.
     faults: bool,
+    /// Blocks with writes that failed.
+    failed: BTreeSet<usize>,
     pub history: History<Content>,
 }
 
@@ -86,7 +89,8 @@ impl Model {
     pub fn new(blocks: usize, faults: bool) -> Model {
         let zero = Version::whole([0; SECTORS]);
         let block = Block { versions: vec![zero], durable: 0, current: 0 };
-        Model { blocks: vec![block; blocks], faults, history: History::new(vec![[0; SECTORS]; blocks]) }
+        let history = History::new(vec![[0; SECTORS]; blocks]);
+        Model { blocks: vec![block; blocks], faults, failed: BTreeSet::new(), history }
     }
 
     /// How many blocks there are.
@@ -109,6 +113,7 @@ impl Model {
 
     /// A write was answered with an error.
     pub fn write_failed(&mut self, block: usize, version: usize) {
+        self.failed.insert(block);
         self.blocks[block].versions[version].failed = true;
     }
 
@@ -189,12 +194,19 @@ impl Model {
     }
 
     /// Blocks are lost at the end.
-    pub fn lost_are_allowed(&self, lost: &std::collections::BTreeSet<usize>) -> Result<(), String> {
+    pub fn lost_are_allowed(&self, lost: &BTreeSet<usize>) -> Result<(), String> {
         if self.faults || lost.is_empty() {
             Ok(())
         } else {
             Err(format!("blocks {lost:?} are lost, and no device failed"))
         }
+    }
+
+    /// Compares the blocks of a bare backend, as `page` returns them, with the states that the volume could have.
+    pub fn check_backend(&self, page: impl Fn(usize) -> Vec<u8>) -> Result<(), String> {
+        let content = |block| decode(&page(block)).try_into().unwrap();
+        let contents: Vec<Content> = (0..self.blocks.len()).map(content).collect();
+        self.history.check_except(&contents, |block| self.failed.contains(&block)).map(drop)
     }
 
     /// Makes errors legal or illegal.

@@ -62,6 +62,8 @@ pub enum Planted {
     SkipEpochEnds,
     /// Epochs that are done are not recorded.
     SkipEpochsDone,
+    /// It is not recorded that the order is broken.
+    SkipBroken,
     /// One block is written back an epoch early.
     EpochEarly,
     /// No footer is a witness.

@@ -199,6 +199,7 @@ impl Cached for Setup {
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
             Some(Planted::SkipEpochEnds) => flash.set_filter(lossy_filter(Kind::EpochEnd, |_, _| true)),
             Some(Planted::SkipEpochsDone) => flash.set_filter(lossy_filter(Kind::EpochsDone, |_, _| true)),
+            Some(Planted::SkipBroken) => flash.set_filter(lossy_filter(Kind::OrderBroken, |_, _| true)),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
             Some(Planted::UnsaidSkips) => flash.set_filter(unsaid_filter()),
             _ => {}

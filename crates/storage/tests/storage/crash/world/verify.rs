@@ -96,9 +96,8 @@ impl<S: Cached> World<S> {
         let model = self.clients.model.lock().unwrap();
         for _ in 0..FLASH_LOSSES {
             let backend = self.backend_after_crash(random);
-            let page = |block| decode(&backend.page(block)).try_into().unwrap();
-            let contents: Vec<Content> = (0..self.setup.volume_blocks()).map(page).collect();
-            model.history.check(&contents).map_err(|error| format!("without the flash: {error}"))?;
+            let checked = model.check_backend(|block| backend.page(block).to_vec());
+            checked.map_err(|error| format!("without the flash: {error}"))?;
         }
         Ok(FLASH_LOSSES)
     }
