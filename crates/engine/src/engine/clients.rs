@@ -36,7 +36,8 @@ pub struct Client {
     pub(crate) pending: u32,
     /// True if all of it is planned.
     planned: bool,
-    pub(crate) error: Option<Error>,
+    /// The error of its answer.
+    pub error: Option<Error>,
     pub(crate) started_us: u64,
     /// It is not answered before this time.
     pub(crate) until_us: u64,
@@ -151,7 +152,7 @@ impl Client {
 
     /// Puts bytes into the reply, at a position. Returns them, to be changed. Bytes that come in order are written
     /// once.
-    pub(crate) fn put(&mut self, to: usize, bytes: &[u8]) -> &mut [u8] {
+    pub fn put(&mut self, to: usize, bytes: &[u8]) -> &mut [u8] {
         let end = to + bytes.len();
         if to == self.reply.len() {
             self.reply.extend_from_slice(bytes);

@@ -29,20 +29,20 @@ mod waiting;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use flashwise_core::cache::{Cache, Event};
-use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::cache::{self, Cache, Event};
+use flashwise_core::order::{Bond, Order, StepId, Use};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use crate::memory::Memory;
 use crate::request::{Done, Error, Request};
-use crate::transfer::Transfer;
+use crate::transfer::{Operation, Transfer};
 pub use background::Backend;
 use background::Background;
 pub(crate) use background::continues;
 use clients::Clients;
-pub use clients::{Answered, Paused};
-pub(crate) use clients::{Asked, Client, insert, kind};
+pub use clients::{Answered, Asked, Client, Paused};
+pub(crate) use clients::{insert, kind};
 pub use layout::Layout;
 pub use recovery::{Meaning, Recovers, Recovery};
 pub use settings::{Bug, Settings};
@@ -59,7 +59,7 @@ pub const BACKEND: usize = 1;
 pub(crate) const TRANSFER_BLOCKS: usize = 256;
 
 /// The step of the cache of a layout.
-type Planned<L> = <<L as Layout>::Cache as Cache>::Step;
+pub type Planned<L> = <<L as Layout>::Cache as Cache>::Step;
 
 /// Bonds between steps, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,9 +79,10 @@ impl Bonds {
 
 /// An unfinished step.
 pub struct Running<L: Layout> {
-    pub(crate) step: L::Step,
+    /// The step.
+    pub step: L::Step,
     /// The request that waits for it.
-    pub(crate) request: Option<u32>,
+    pub request: Option<u32>,
     /// The number of unfinished steps that it waits for.
     pub(crate) waiting: u32,
     /// The steps that wait for it.
@@ -92,12 +93,13 @@ pub struct Running<L: Layout> {
     pub(crate) retries: u8,
     /// The number of later retries left.
     pub(crate) patience: u8,
-    pub(crate) state: L::State,
+    /// Its state.
+    pub state: L::State,
 }
 
 impl<L: Layout> Running<L> {
     /// True if a step that it needs has failed.
-    pub(crate) fn is_doomed(&self) -> bool {
+    pub fn is_doomed(&self) -> bool {
         self.broken.has(Bond::Needs)
     }
 }
@@ -115,6 +117,19 @@ pub struct Faults {
     pub backend_read_errors: u64,
     /// Failed writes and flushes of the backend.
     pub backend_write_errors: u64,
+}
+
+impl Faults {
+    /// Counts a failed transfer.
+    pub fn count(&mut self, disk: usize, operation: Operation) {
+        let counter = match (disk == FLASH, operation == Operation::Read) {
+            (true, true) => &mut self.flash_read_errors,
+            (true, false) => &mut self.flash_write_errors,
+            (false, true) => &mut self.backend_read_errors,
+            (false, false) => &mut self.backend_write_errors,
+        };
+        *counter += 1;
+    }
 }
 
 /// The failures that an engine leaves to its successor.
@@ -184,8 +199,9 @@ pub struct Output {
 }
 
 impl<L: Layout> Engine<L> {
-    /// Creates an engine without work. `order` has room for all places in memory.
-    pub(crate) fn with(cache: L::Cache, settings: Settings, layout: L, order: Order, gap_pages: usize) -> Engine<L> {
+    /// Creates an engine without work. `order` has room for all places in memory. A transfer
+    /// [skips](Layout::continues) at most `gap_pages` between two parts; at least 1.
+    pub fn with(cache: L::Cache, settings: Settings, layout: L, order: Order, gap_pages: usize) -> Engine<L> {
         Engine {
             cache,
             settings,
@@ -223,6 +239,31 @@ impl<L: Layout> Engine<L> {
         &mut self.cache
     }
 
+    /// Returns the layout.
+    pub fn layout(&self) -> &L {
+        &self.layout
+    }
+
+    /// Returns the layout, to change it.
+    pub fn layout_mut(&mut self) -> &mut L {
+        &mut self.layout
+    }
+
+    /// Returns an unanswered request.
+    pub fn client(&mut self, request: u32) -> &mut Client {
+        self.clients.get_mut(request)
+    }
+
+    /// Returns the layout and an unanswered request, to move bytes between the two.
+    pub fn layout_and_client(&mut self, request: u32) -> (&mut L, &mut Client) {
+        (&mut self.layout, self.clients.get_mut(request))
+    }
+
+    /// Returns the number of requests that wait for steps.
+    pub fn unanswered(&self) -> usize {
+        self.clients.len()
+    }
+
     /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -258,19 +299,28 @@ impl<L: Layout> Engine<L> {
         self.plan_background(Event::DestageAll { now_us });
     }
 
-    pub(crate) fn plan_background(&mut self, event: Event<'_, Planned<L>>) {
+    /// Plans the consequences of an event that belongs to no client.
+    pub fn plan_background(&mut self, event: Event<'_, Planned<L>>) {
         if !self.recovery.works() {
             return;
         }
         let mut steps = std::mem::take(&mut self.planned);
         self.cache.on(event, &mut steps);
-        L::enter(self, &mut steps);
+        L::enter(self, &mut steps, None, 0);
         self.planned = steps;
         self.run_ready();
     }
 
+    /// Plans a piece of a client's request. Its bytes begin at `base` in those of the request.
+    pub(crate) fn plan_piece(&mut self, number: u32, piece: &cache::Request, base: u32, now_us: u64) {
+        let mut steps = std::mem::take(&mut self.planned);
+        self.cache.on(Event::Request { request: piece, now_us }, &mut steps);
+        L::enter(self, &mut steps, Some(number), base);
+        self.planned = steps;
+    }
+
     /// Passes the result of a step to the cache.
-    pub(crate) fn tell(&mut self, event: Event<'_, Planned<L>>) {
+    pub fn tell(&mut self, event: Event<'_, Planned<L>>) {
         self.cache.on(event, &mut self.planned);
         assert!(self.planned.is_empty(), "the result of a step gets no steps in reply");
     }
@@ -294,6 +344,37 @@ impl<L: Layout> Engine<L> {
         insert(&mut self.steps, &mut self.free_steps, running)
     }
 
+    /// Adds a step, and records its [uses](Layout::uses). It starts once the steps that it has to wait for have ended.
+    /// `request` waits for it.
+    pub fn queue(&mut self, step: L::Step, request: Option<u32>, state: L::State) {
+        let id = self.add(step, request, state);
+        let mut waits: SmallVec<[(StepId, Bond); 8]> = SmallVec::new();
+        self.begin_uses(id, |other, bond| waits.push((other, bond)));
+        self.wait_for(id, waits.into_iter());
+    }
+
+    /// Records the uses of a new step; `wait` receives each unfinished step that it has to wait for.
+    #[inline]
+    pub(crate) fn begin_uses(&mut self, id: StepId, mut wait: impl FnMut(StepId, Bond)) {
+        let Engine { layout, cache, order, steps, .. } = self;
+        let Running { step, state, .. } = steps[id as usize].as_ref().expect("the step is unfinished");
+        layout.uses(cache, step, state, |used, bond| order.begin(id, used, |other| wait(other, bond)));
+    }
+
+    /// Removes the uses of a step that has ended. `idle` receives each place in memory that no step uses any more.
+    #[inline]
+    pub fn end_uses(&mut self, id: StepId, running: &Running<L>, mut idle: impl FnMut(u32)) {
+        let Engine { layout, cache, order, .. } = self;
+        layout.uses(cache, &running.step, &running.state, |used, _| {
+            let place = match used {
+                Use::ReadMemory(place) | Use::WriteMemory(place) => Some(place),
+                _ => None,
+            };
+            order.end(id, used);
+            place.filter(|&place| order.place(place).is_idle()).into_iter().for_each(&mut idle);
+        });
+    }
+
     /// Makes a new step wait for others. Without any, it is ready.
     pub(crate) fn wait_for(&mut self, id: StepId, others: impl Iterator<Item = (StepId, Bond)>) {
         let mut waiting = 0;
@@ -308,12 +389,12 @@ impl<L: Layout> Engine<L> {
     }
 
     /// Returns an unfinished step.
-    pub(crate) fn step(&mut self, id: StepId) -> &mut Running<L> {
+    pub fn step(&mut self, id: StepId) -> &mut Running<L> {
         self.steps[id as usize].as_mut().expect("the step is unfinished")
     }
 
     /// Returns an unfinished step.
-    pub(crate) fn peek(&self, id: StepId) -> &Running<L> {
+    pub fn peek(&self, id: StepId) -> &Running<L> {
         self.steps[id as usize].as_ref().expect("the step is unfinished")
     }
 
@@ -342,7 +423,7 @@ impl<L: Layout> Engine<L> {
     }
 
     /// Ends a step.
-    pub(crate) fn finish(&mut self, id: StepId, result: Result<(), Error>) {
+    pub fn finish(&mut self, id: StepId, result: Result<(), Error>) {
         let mut running = self.steps[id as usize].take().expect("a step ends once");
         self.running -= 1;
         if result.is_err() {

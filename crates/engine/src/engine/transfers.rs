@@ -122,8 +122,24 @@ impl<L: Layout> Engine<L> {
         output.paused.append(&mut self.paused);
     }
 
+    /// Finishes the step of a part that ended, or hands a failed part over again. Returns a failed part without retries
+    /// left. A flush is not retried, because a second one would not report the failure.
+    pub fn retry(&mut self, part: Part, result: Result<(), Error>) -> Result<(), (Part, Error)> {
+        let Err(error) = result else {
+            self.finish(part.step, Ok(()));
+            return Ok(());
+        };
+        let running = self.step(part.step);
+        if running.retries == 0 || part.operation == Operation::Sync {
+            return Err((part, error));
+        }
+        running.retries -= 1;
+        self.outgoing.push(part);
+        Ok(())
+    }
+
     /// Hands out a part later, with its neighbours.
-    pub(crate) fn hand_over(&mut self, mut part: Part) {
+    pub fn hand_over(&mut self, mut part: Part) {
         part.lane = self.background.lane_of(part.disk, part.offset);
         self.outgoing.push(part);
     }

@@ -29,13 +29,12 @@ use std::marker::PhantomData;
 use flashwise_core::cache::{self, Cache, Event, LogCache};
 use flashwise_core::checksum;
 use flashwise_core::format::{Page, Place, Record};
-use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::order::{Bond, Order, StepId, Use};
 use flashwise_core::step::{BATCHES, Step};
 
-use crate::engine::{self, Asked, Client, Joining, Layout, Legacy, Meaning, Part, Settings};
+use crate::engine::{self, Asked, Client, Layout, Legacy, Meaning, Part, Settings};
 use crate::memory::Memory;
 use crate::request::{Done, Error, Operation, Request};
-use crate::transfer::Operation as DiskOperation;
 use perform::is_awaited_flush;
 use places::Places;
 use unwritten::Unwritten;
@@ -132,7 +131,21 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     type Step = Step;
     type State = State;
 
-    const SORTS: bool = false;
+    /// Without a [source](State::source), the content comes from the flash.
+    #[inline]
+    fn uses(&self, cache: &C, step: &Step, state: &State, mut each: impl FnMut(Use, Bond)) {
+        if let Some(run) = &state.run {
+            return run.uses(|used| each(used, Bond::Follows));
+        }
+        step.uses(cache.geometry(), |used, bond| match (used, state.source) {
+            (Use::AfterPages(_), Some(place)) => each(Use::ReadMemory(place), Bond::Needs),
+            (used, _) => each(used, bond),
+        });
+    }
+
+    fn planned(step: &Step) -> Option<&Step> {
+        Some(step)
+    }
 
     /// Ticks that are due come first.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
@@ -148,10 +161,7 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     fn plan_request(engine: &mut Engine<C>, number: u32, now_us: u64) {
         let Request { operation, offset, length, force_unit_access, caching, .. } = engine.clients.get(number).request;
         let plan = |engine: &mut Engine<C>, piece: cache::Request| {
-            let mut steps = std::mem::take(&mut engine.planned);
-            engine.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
-            engine.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
-            engine.planned = steps;
+            engine.plan_piece(number, &piece, (piece.offset - offset) as u32, now_us);
         };
         match engine.pieces_elsewhere(number) {
             Some(pieces) => pieces.into_iter().for_each(|piece| plan(engine, piece)),
@@ -162,8 +172,8 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         }
     }
 
-    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>) {
-        engine.enqueue_plan(steps, None, 0);
+    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
+        engine.enqueue_plan(steps, request, base);
     }
 
     fn is_full(engine: &Engine<C>, for_reads: bool) -> bool {
@@ -223,23 +233,6 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         if engine.settings.holds_failed && !engine.recovery.refuses_changes() {
             engine.clients.note_answered(number, &change);
         }
-    }
-
-    fn read_again(engine: &mut Engine<C>, part: Part) {
-        engine.outgoing.push(part);
-    }
-
-    fn unreadable(engine: &Engine<C>) -> Vec<u64> {
-        engine.cache.unreadable().into_iter().map(u64::from).collect()
-    }
-
-    fn splits(_operation: DiskOperation) -> bool {
-        true
-    }
-
-    fn continues(_engine: &Engine<C>, joining: &Joining, part: &Part) -> Option<u64> {
-        let parts = joining.parts();
-        parts.last().is_some_and(|last| engine::continues(last, part, parts.len())).then_some(0)
     }
 
     /// The effects of ticks do not depend on when this is called, if it is before the next request.

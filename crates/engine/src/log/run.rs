@@ -75,9 +75,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let Some(&Read { block, frame, dirty }) = run.reads.first() else { return 0 };
         let (count, first) = (run.reads.len(), Step::ReadFlash { block, slot: run.slot, frame, dirty });
-        let id = self.add(first, Some(client), State { planned_us: self.now_us, ..State::default() });
-        run.uses(|used| self.order.begin(id, used, |_| unreachable!("it waits for nothing")));
-        self.step(id).state.run = Some(Box::new(run));
+        let state = State { planned_us: self.now_us, run: Some(Box::new(run)), ..State::default() };
+        let id = self.add(first, Some(client), state);
+        self.begin_uses(id, |_, _| unreachable!("it waits for nothing"));
         self.wait_for(id, std::iter::empty());
         2 * count
     }

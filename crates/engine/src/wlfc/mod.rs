@@ -37,7 +37,7 @@ use std::marker::PhantomData;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{Digest, RunEnd, Witness};
-use flashwise_core::order::{Bond, Order, StepId};
+use flashwise_core::order::{Bond, Order, StepId, Use};
 use flashwise_core::wlfc::header::{Crc, Header};
 use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -198,6 +198,28 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     // Logs that are read together are adjacent on flash, with their headers.
     const SORTS: bool = true;
 
+    /// Another plan that relies on a failed step does not begin, because the cache is recovered first. So bonds follow
+    /// from the [plans](Engine::enqueue) of both steps.
+    #[inline]
+    fn uses(&self, _cache: &C, work: &Work, state: &StepState, mut each: impl FnMut(Use, Bond)) {
+        match work {
+            Work::Await => [FLASH, BACKEND].into_iter().for_each(|device| each(Use::After(device), Bond::Follows)),
+            Work::Step(step) => {
+                step.uses(self.shape, |used| each(used, Bond::Follows));
+                if let (true, Step::ReadFlash { block, .. }) = (state.falls_back, step) {
+                    each(Use::ReadBlock(self.shape.bucket_of(*block)), Bond::Follows);
+                }
+            }
+        }
+    }
+
+    fn planned(work: &Work) -> Option<&Step> {
+        match work {
+            Work::Step(step) => Some(step),
+            Work::Await => None,
+        }
+    }
+
     /// A read waits if it depends on a change without a reply, because it must not return content of a change that then
     /// fails.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
@@ -219,8 +241,8 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
         engine.plan_whole(number, now_us);
     }
 
-    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>) {
-        engine.enqueue_plan(steps, None, false);
+    fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>, request: Option<u32>, _base: u32) {
+        engine.enqueue_plan(steps, request, false);
     }
 
     fn is_full(engine: &Engine<C>, _for_reads: bool) -> bool {
@@ -527,12 +549,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         answered.into_iter().for_each(|number| self.layout.ahead.begin(number));
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
-        match &work {
-            Work::Await => waits.extend([FLASH, BACKEND].into_iter().filter_map(|device| self.order.last(device))),
-            Work::Step(step) => {
-                self.register(id, step, &mut waits);
-                self.note_planned(id, step);
-            }
+        self.begin_uses(id, |step, _| waits.push(step));
+        if let Work::Step(step) = &work {
+            waits.extend(self.layout.resets.begin(id, step));
+            self.note_planned(id, step);
         }
         waits.sort_unstable();
         waits.dedup();

@@ -21,7 +21,7 @@ impl Resets {
 
     /// Records a planned step. Returns the flush that it must wait for, so that the old content of a bucket cannot
     /// reappear after it was overwritten.
-    fn begin(&mut self, id: StepId, step: &Step) -> Option<StepId> {
+    pub fn begin(&mut self, id: StepId, step: &Step) -> Option<StepId> {
         match *step {
             Step::Reset { bucket } => drop(self.0.insert(bucket, None)),
             Step::FlushFlash => self.0.values_mut().filter(|flush| flush.is_none()).for_each(|flush| *flush = Some(id)),
@@ -31,7 +31,8 @@ impl Resets {
         None
     }
 
-    fn end(&mut self, id: StepId, step: &Step) {
+    /// Notes the end of a step.
+    pub fn end(&mut self, id: StepId, step: &Step) {
         if step.flushes() == Some(FLASH) {
             self.0.retain(|_, flush| *flush != Some(id));
         }
@@ -47,22 +48,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Records that a step reads the backend instead of the flash.
     pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
         self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
-    }
-
-    /// Records the uses of a step, and adds the steps that it waits for.
-    pub(super) fn register(&mut self, id: StepId, step: &Step, waits: &mut SmallVec<[StepId; 8]>) {
-        waits.extend(self.layout.resets.begin(id, step));
-        step.uses(self.layout.shape, |used| self.order.begin(id, used, |other| waits.push(other)));
-    }
-
-    /// Removes the uses of a step that has ended. `read_backend` is true if it [also read the
-    /// backend](Self::also_reads_backend).
-    pub(super) fn unregister(&mut self, id: StepId, step: &Step, read_backend: bool) {
-        self.layout.resets.end(id, step);
-        step.uses(self.layout.shape, |used| self.order.end(id, used));
-        if let (true, Step::ReadFlash { block, .. }) = (read_backend, step) {
-            self.order.end(id, Use::ReadBlock(self.layout.shape.bucket_of(*block)));
-        }
     }
 }
 

@@ -254,7 +254,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if ok {
             return self.append_with_next(id);
         }
-        self.count_failure(BACKEND, Operation::Sync);
+        self.faults.count(BACKEND, Operation::Sync);
         self.layout.backend_flush_failed = true;
         self.recovery.stop(BACKEND, self.settings.holds_failed);
         self.tell(Event::Failed { step: &Step::FlushBackend, missing: false });
@@ -443,7 +443,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         if let Err(error) = result {
-            self.count_failure(part.disk, part.operation);
+            self.faults.count(part.disk, part.operation);
             if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
                 return;
             }
@@ -496,17 +496,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    fn count_failure(&mut self, disk: usize, operation: Operation) {
-        let faults = &mut self.faults;
-        let counter = match (disk == FLASH, operation == Operation::Read) {
-            (true, true) => &mut faults.flash_read_errors,
-            (true, false) => &mut faults.flash_write_errors,
-            (false, true) => &mut faults.backend_read_errors,
-            (false, false) => &mut faults.backend_write_errors,
-        };
-        *counter += 1;
-    }
-
     /// Handles the end of a step. Returns the result for the steps that wait for it.
     pub(super) fn step_ended(
         &mut self,
@@ -515,7 +504,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         result: Result<(), Error>,
     ) -> Result<(), Error> {
         if let Work::Step(step) = running.step {
-            self.unregister(id, &step, running.state.falls_back);
+            self.layout.resets.end(id, &step);
+            self.end_uses(id, running, |_| ());
             if let Some((block, _)) = blocks_of(&step, self.layout.bucket_blocks) {
                 self.plan(running.state.plan).regions.end_use(block);
             }
