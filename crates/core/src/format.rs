@@ -36,6 +36,8 @@ pub const VERSION_ANYWHERE: u32 = 3;
 pub const VERSION_EPOCHS: u32 = 9;
 /// The newest version of the format.
 pub const VERSION_MAX: u32 = VERSION_EPOCHS;
+/// The version of [another program's layout](Layout::Other) with number 0; the others follow.
+pub const VERSION_OTHER: u32 = 1 << 16;
 const VERSION_MIN: u32 = 1;
 /// Records in one metadata page: (4,096 - 64) / 16.
 pub const RECORDS_PER_PAGE: usize = 252;

@@ -10,8 +10,7 @@ use std::io;
 
 use flashwise_core::checksum;
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Layout, MetadataPage, PageError, Record, Role, State, Superblock,
-    decode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, State, Superblock, decode_metadata,
 };
 use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on, resumed};
 use flashwise_engine::memory::Memory;
@@ -23,7 +22,8 @@ use crate::disk::Disk;
 use crate::disk::identity::Identity;
 use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
-use buckets::check_buckets;
+use crate::layout::layout_of;
+pub(crate) use buckets::check_buckets;
 
 /// Maximum number of findings of one kind that are listed. Others are only counted.
 const TOLD_MAX: usize = 20;
@@ -206,19 +206,30 @@ pub fn check(
         }
     };
     describe(&superblock, is_whole, backend, &mut report);
-    if superblock.layout == Layout::Wlfc {
-        check_buckets(flash, &superblock, data, &mut report, progress)?;
-        return Ok(report);
+    match layout_of(&superblock) {
+        Ok(layout) => layout.check(flash, &superblock, data, &mut report, progress)?,
+        Err(error) => report.damage(format!("The cache cannot be opened: {error}.")),
     }
-    let units = walk_units(flash, &superblock, progress)?;
-    check_log(superblock.geometry, &units, &mut report);
-    match recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ()) {
-        Ok(recovered) => check_recovered(flash, &superblock, &recovered, data, &mut report, progress)?,
+    Ok(report)
+}
+
+/// Checks a log.
+pub(crate) fn check_log_layout(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    data: bool,
+    report: &mut Report,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let units = walk_units(flash, superblock, progress)?;
+    check_log(superblock.geometry, &units, report);
+    match recover_log(flash, superblock, SCAN_THREADS, &|_, _| ()) {
+        Ok(recovered) => check_recovered(flash, superblock, &recovered, data, report, progress)?,
         Err(FlashError::Io(error)) => return Err(error),
         Err(error) => report
             .damage(format!("The cache cannot be opened: {error}. Dirty blocks are lost; the backend has the rest.")),
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Total number of bytes that [`check`] reports to its progress function.

@@ -6,7 +6,7 @@ use std::io;
 
 use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, Layout, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
 use flashwise_core::wlfc::Options;
@@ -17,7 +17,8 @@ use flashwise_engine::wlfc::{Engine, Settings};
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
 use crate::disk::Disk;
 use crate::export::Error;
-use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, recover_log};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag};
+use crate::layout::layout_of;
 use crate::wlfc::start;
 
 /// Maximum number of blocks in one write.
@@ -133,45 +134,16 @@ fn detach_counted(
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
-    if superblock.layout == Layout::Wlfc {
-        return detach_buckets(flash, backend, side, superblock, reading, progress);
-    }
-    let recovered = match recover_log(flash, &superblock, SCAN_THREADS, reading) {
-        Err(error) if error.is_permanent() && !may_be_dirty(&superblock, side)? => {
+    let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
+    let held = match read {
+        Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
             Attachment::of(superblock, side.inode()).detach(flash, side)?;
             return Ok(Detached::Empty);
         }
-        recovered => recovered.map_err(|error| DetachError::cache(flash, error))?,
+        held => held.map_err(|error| DetachError::cache(flash, error))?,
     };
-    let (destaged_blocks, damaged) = destage(flash, backend, &dirty_copies(&recovered), progress)?;
-    backend.sync()?;
-    let mut blocks: Vec<u32> = recovered.lost.keys().copied().chain(damaged).collect();
-    blocks.sort_unstable();
-    if !blocks.is_empty() {
-        return Err(DetachError::Lost { path: flash.description(), blocks });
-    }
-    Attachment::of(superblock, side.inode()).detach(flash, side)?;
-    Ok(Detached::Now { destaged_blocks })
-}
-
-/// Like [`detach`], for a cache of buckets. Nothing is written to the flash until all blocks are written back.
-fn detach_buckets(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    superblock: Superblock,
-    reading: Progress<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Detached, DetachError> {
-    let error = |error| DetachError::cache(flash, error);
-    let held = match start::scan(flash, &superblock, SCAN_THREADS, reading) {
-        Err(error) if error.is_permanent() && !may_be_dirty(&superblock, side)? => {
-            Attachment::of(superblock, side.inode()).detach(flash, side)?;
-            return Ok(Detached::Empty);
-        }
-        held => held.map_err(error)?,
-    };
-    let (destaged_blocks, blocks) = destage_buckets(flash, backend, &superblock, held, progress)?;
+    // Nothing is written to the flash until all blocks are written back.
+    let (destaged_blocks, blocks) = held.destage(flash, backend, &superblock, progress)?;
     if !blocks.is_empty() {
         return Err(DetachError::Lost { path: flash.description(), blocks });
     }

@@ -6,10 +6,11 @@ use flashwise_core::cache::{LogCache, Reads};
 use flashwise_core::format::Geometry;
 use flashwise_engine::engine::{Backend, Engine, Faults, Layout, Legacy, Output, Recovers, Recovery};
 
-use crate::attach::{Attachment, End};
+use crate::attach::Attachment;
 use crate::disk::{Disk, Operation};
 use crate::export::{Done, Error, Request};
 use crate::flash::FlashError;
+use crate::layout::End;
 use crate::status::VolumeStatus;
 use crate::time;
 
@@ -97,7 +98,8 @@ impl<L: Layout> Performer for Engine<L> {
     }
 }
 
-/// The engine of a volume. Defaults are those of a layout without the ability in question.
+/// The engine of a volume. Defaults are those of a layout without the ability in question, and of a cache without dirty
+/// blocks.
 pub trait Driver: Performer + Send {
     /// Returns the log, if it is one.
     fn log(&self) -> Option<&LogCache> {
@@ -149,7 +151,9 @@ pub trait Driver: Performer + Send {
     fn destage_rest(&mut self, _now_us: u64) {}
 
     /// True if clients can make blocks dirty until the end of a detach.
-    fn admits_while_leaving(&self) -> bool;
+    fn admits_while_leaving(&self) -> bool {
+        false
+    }
 
     /// True if the backend's copy of `block` is not its newest, or is being changed.
     fn is_newer_than_backend(&self, block: u32) -> bool;
@@ -160,13 +164,19 @@ pub trait Driver: Performer + Send {
     }
 
     /// Returns the number of blocks that are newer than the backend's.
-    fn blocks_to_write_back(&self) -> u64;
+    fn blocks_to_write_back(&self) -> u64 {
+        0
+    }
 
     /// Returns the number of these that are durable on flash.
-    fn durable_dirty_blocks(&self) -> u64;
+    fn durable_dirty_blocks(&self) -> u64 {
+        0
+    }
 
     /// Returns the number of answered blocks that wait in memory because no device takes them.
-    fn unwritten_blocks(&self) -> usize;
+    fn unwritten_blocks(&self) -> usize {
+        0
+    }
 
     /// Returns remarks about partly failed devices.
     fn remarks(&self) -> Vec<String> {
@@ -174,13 +184,19 @@ pub trait Driver: Performer + Send {
     }
 
     /// Returns the blocks whose only copy is lost or unreadable, in ascending order.
-    fn lost_blocks(&self) -> Vec<u64>;
+    fn lost_blocks(&self) -> Vec<u64> {
+        Vec::new()
+    }
 
     /// True if the flash has no flushed dirty data, so the volume can continue without it.
-    fn can_give_up_flash(&self) -> bool;
+    fn can_give_up_flash(&self) -> bool {
+        true
+    }
 
     /// Returns the number of lost blocks that the flash records as lost, or may hold in an older flushed state.
-    fn lost_on_flash(&self) -> usize;
+    fn lost_on_flash(&self) -> usize {
+        0
+    }
 
     /// True if none of the remaining dirty blocks is readable.
     fn is_rest_unreadable(&self) -> bool {
@@ -198,7 +214,9 @@ pub trait Driver: Performer + Send {
     }
 
     /// Takes the answered changes that could not be written to the flash and are only in memory, in order.
-    fn take_unwritten(&mut self) -> Vec<Request>;
+    fn take_unwritten(&mut self) -> Vec<Request> {
+        Vec::new()
+    }
 
     /// Returns the content in memory of blocks for which a start would use the flash, in order. The backend may have
     /// any content of them before the flash is given up.
@@ -221,7 +239,9 @@ pub trait Driver: Performer + Send {
     }
 
     /// Returns the failures that the next engine of the volume takes over. Without unfinished steps.
-    fn legacy(&self) -> Legacy;
+    fn legacy(&self) -> Legacy {
+        Legacy { faults: self.faults(), ..Legacy::default() }
+    }
 }
 
 /// A layout whose cache is found again on its flash.

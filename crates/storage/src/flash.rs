@@ -61,6 +61,11 @@ impl From<RecoveryError<io::Error>> for FlashError {
 const SALVAGE: &str = "; 'flashwise detach --salvage' writes back certain blocks and lists the rest";
 
 impl FlashError {
+    /// True if the contents are no cache, or cannot be read as one.
+    pub fn is_of_contents(&self) -> bool {
+        matches!(self, FlashError::Recovery(_) | FlashError::Buckets(_))
+    }
+
     /// True if a retry cannot succeed: the contents are wrong, not just unreadable at present.
     pub fn is_permanent(&self) -> bool {
         !matches!(

@@ -13,6 +13,7 @@ pub mod export;
 pub mod flash;
 pub mod inventory;
 pub mod latency;
+pub mod layout;
 mod load;
 mod log;
 pub mod pool;

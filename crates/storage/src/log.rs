@@ -1,27 +1,138 @@
 //! The log as the engine of a volume.
 
+use std::io;
 use std::sync::Arc;
 
 use flashwise_core::cache::{Cache, LogCache, Reads};
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::Geometry;
+use flashwise_core::format::{Geometry, Layout, Superblock};
 use flashwise_core::human;
 use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::log::{Engine, SPARE_FRAMES};
 
-use crate::attach::End;
+use crate::check::{Report, check_log_layout};
+use crate::detach::{DetachError, destage, dirty_copies};
 use crate::disk::Disk;
 use crate::driver::{Driver, Measured};
 use crate::export::{Done, Operation, Request};
-use crate::flash::cache_tag;
+use crate::flash::{FlashError, Progress, cache_tag, recover_log, settle};
+use crate::layout::{CacheLayout, End, Held};
+use crate::salvage::{List, Options, Outcome, Pair, salvage_log};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, backend_status, cache_config};
 
+/// A log.
+#[derive(Debug)]
+pub(crate) struct LogLayout;
+
+impl CacheLayout for LogLayout {
+    fn number(&self) -> Layout {
+        Layout::Log
+    }
+
+    fn empty(&self, superblock: &Superblock) -> Box<dyn Held> {
+        Box::new(Recovered::empty(superblock.geometry, superblock.in_order))
+    }
+
+    fn read(
+        &self,
+        flash: &dyn Disk,
+        superblock: &Superblock,
+        threads: u32,
+        progress: Progress<'_>,
+    ) -> Result<Box<dyn Held>, FlashError> {
+        Ok(Box::new(recover_log(flash, superblock, threads, progress)?))
+    }
+
+    fn check(
+        &self,
+        flash: &dyn Disk,
+        superblock: &Superblock,
+        data: bool,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> io::Result<()> {
+        check_log_layout(flash, superblock, data, report, progress)
+    }
+
+    fn salvage(
+        &self,
+        pair: Pair<'_>,
+        superblock: (Superblock, bool),
+        options: &Options,
+        list: List<'_>,
+        reading: Progress<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Outcome, DetachError> {
+        salvage_log(pair, superblock, options, list, reading, progress)
+    }
+}
+
+impl Held for Recovered {
+    fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
+        settle(flash, self)
+    }
+
+    fn note_in(&self, superblock: &mut Superblock, in_order: bool) {
+        superblock.durable = self.end;
+        superblock.epochs = match (in_order, superblock.epochs) {
+            (true, Some(before)) if before != Superblock::NO_EPOCHS => Some(before),
+            (true, _) => Some(self.end),
+            // Older programs cannot read the records.
+            (false, before) => before.map(|_| Superblock::NO_EPOCHS),
+        };
+    }
+
+    fn may_be_dirty(&self) -> bool {
+        self.log.dirty_blocks() > 0 || !self.lost.is_empty()
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        (self.log.len() as u64, self.log.dirty_blocks() + self.lost.len() as u64)
+    }
+
+    /// The superblock says where in the log that happened.
+    fn drop_clean(&mut self, _flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<u64> {
+        let clean = self.log.len() as u64 - self.log.dirty_blocks();
+        superblock.clean_from = self.end;
+        self.log.drop_clean();
+        Ok(clean)
+    }
+
+    fn note(&self) -> Option<String> {
+        let dropped = self.dropped_blocks;
+        (dropped > 0).then(|| {
+            format!(
+                "{dropped} clean blocks of the cache were dropped, because the last run ended during writes to the \
+                 backend near them"
+            )
+        })
+    }
+
+    fn destage(
+        self: Box<Self>,
+        flash: &dyn Disk,
+        backend: &dyn Disk,
+        _superblock: &Superblock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(u64, Vec<u32>), DetachError> {
+        let (destaged_blocks, damaged) = destage(flash, backend, &dirty_copies(&self), progress)?;
+        backend.sync()?;
+        let mut blocks: Vec<u32> = self.lost.keys().copied().chain(damaged).collect();
+        blocks.sort_unstable();
+        Ok((destaged_blocks, blocks))
+    }
+
+    fn open(self: Box<Self>, opening: &mut Opening<'_>) -> Result<Box<dyn Driver>, VolumeError> {
+        Ok(Box::new(open(opening, *self)?))
+    }
+}
+
 /// Makes the engine of a volume from the log that was found on its flash.
-pub(crate) fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
+fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
     let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
     if recovered.log.free_units() == 0 {
         return Err(VolumeError::LogFull { volume: config.whose(), path: config.flash.display().to_string() });
@@ -93,7 +204,7 @@ impl Driver for Engine {
     }
 
     fn pause(&mut self) -> Option<End> {
-        Engine::pause(self).map(End::Log)
+        Engine::pause(self).map(End::from)
     }
 
     fn set_calm(&mut self, calm: bool) {
@@ -102,10 +213,6 @@ impl Driver for Engine {
 
     fn destage_rest(&mut self, now_us: u64) {
         Engine::destage_rest(self, now_us);
-    }
-
-    fn admits_while_leaving(&self) -> bool {
-        false
     }
 
     fn is_newer_than_backend(&self, block: u32) -> bool {
@@ -157,7 +264,7 @@ impl Driver for Engine {
     }
 
     fn end(&self) -> Option<End> {
-        Some(End::Log(self.cache().log().end()))
+        Some(End::from(self.cache().log().end()))
     }
 
     fn flash_bytes(&self) -> (u64, u64) {

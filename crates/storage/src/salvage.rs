@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, RunEnd, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, Place, RunEnd, State, Superblock};
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
 use flashwise_core::wlfc::{Oob, State as BucketState};
@@ -17,6 +17,7 @@ use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty, 
 use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
+use crate::layout::layout_of;
 use crate::wlfc::{made_up, start};
 
 /// The options of the administrator.
@@ -105,6 +106,9 @@ impl Outcome {
     }
 }
 
+/// Stores the listed blocks.
+pub type List<'a> = &'a mut dyn FnMut(&[Listed]) -> io::Result<()>;
+
 /// A damaged cache and its backend.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
@@ -124,7 +128,7 @@ pub struct Pair<'a> {
 pub fn salvage(
     pair: Pair<'_>,
     options: &Options,
-    list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
+    list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
@@ -137,9 +141,19 @@ pub fn salvage(
         return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
     }
     check_size(backend, &superblock)?;
-    if superblock.layout == Layout::Wlfc {
-        return salvage_buckets(pair, (superblock, is_whole), options, list, reading, progress);
-    }
+    let layout = layout_of(&superblock).map_err(|error| DetachError::cache(flash, error))?;
+    layout.salvage(pair, (superblock, is_whole), options, list, reading, progress)
+}
+
+/// Like [`salvage`], for a log.
+pub(crate) fn salvage_log(
+    Pair { flash, backend, side, .. }: Pair<'_>,
+    (superblock, is_whole): (Superblock, bool),
+    options: &Options,
+    list: List<'_>,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, DetachError> {
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
     if recovered.is_err() && !may_be_dirty(&superblock, side)? {
@@ -172,11 +186,11 @@ pub fn salvage(
 /// If the newest bucket on flash of a bucket of the backend is damaged, no block of that bucket is certain. If it is
 /// not known which bucket of the backend is affected, only logs in intact buckets are certain, and only after a clean
 /// shutdown. Then each bucket of the backend has one bucket of logs.
-fn salvage_buckets(
+pub(crate) fn salvage_buckets(
     Pair { flash, backend, side, .. }: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
     options: &Options,
-    list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
+    list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {

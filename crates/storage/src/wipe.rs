@@ -2,13 +2,13 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Layout, PageError, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, PageError, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_engine::memory::Memory;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
 use crate::disk::Disk;
-use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock, recover_log};
-use crate::wlfc::start;
+use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock};
+use crate::layout::layout_of;
 
 /// Number of bytes in one discard.
 const DISCARD_BYTES: u64 = 1 << 30;
@@ -64,20 +64,14 @@ pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
     let dirty_blocks = match &superblock {
         None => None,
         Some(superblock) if superblock.state == State::Detached => Some(0),
-        Some(superblock) if superblock.layout == Layout::Wlfc => {
-            match start::scan(flash, superblock, SCAN_THREADS, &|_, _| ()) {
+        Some(superblock) => {
+            let layout = layout_of(superblock).map_err(error)?;
+            match layout.read(flash, superblock, SCAN_THREADS, &|_, _| ()) {
                 Ok(held) => Some(held.blocks().1),
-                Err(FlashError::Buckets(_)) if !superblock.may_be_dirty => Some(0),
-                Err(FlashError::Buckets(_)) => None,
+                Err(error) if error.is_of_contents() => (!superblock.may_be_dirty).then_some(0),
                 Err(other) => return Err(error(other)),
             }
         }
-        Some(superblock) => match recover_log(flash, superblock, SCAN_THREADS, &|_, _| ()) {
-            Ok(recovered) => Some(recovered.log.dirty_blocks() + recovered.lost.len() as u64),
-            Err(FlashError::Recovery(_)) if !superblock.may_be_dirty => Some(0),
-            Err(FlashError::Recovery(_)) => None,
-            Err(other) => return Err(error(other)),
-        },
     };
     Ok(Holding { superblock, dirty_blocks })
 }

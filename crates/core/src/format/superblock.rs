@@ -2,8 +2,8 @@
 
 use super::{
     BLOCK_BYTES, Digest, Geometry, Page, PageError, Place, RunEnd, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE,
-    VERSION_BUCKETS, VERSION_EPOCHS, VERSION_FAILED, VERSION_MARKED, VERSION_MAX, VERSION_MIN, VERSION_ZONED, array_at,
-    check_crc, put, u32_at, u64_at,
+    VERSION_BUCKETS, VERSION_EPOCHS, VERSION_FAILED, VERSION_MARKED, VERSION_MAX, VERSION_MIN, VERSION_OTHER,
+    VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
 };
 use crate::checksum;
 
@@ -26,6 +26,8 @@ pub enum Layout {
     Log,
     /// Buckets written in order of writes: [WLFC](crate::wlfc).
     Wlfc,
+    /// A layout of another program, such as a test. It has a number.
+    Other(u8),
 }
 
 impl Layout {
@@ -34,7 +36,7 @@ impl Layout {
 
     /// Returns the layout's name.
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
+        Self::NAMES.iter().find(|(_, layout)| *layout == self).map_or("other", |(name, _)| name)
     }
 }
 
@@ -155,11 +157,10 @@ impl Superblock {
         self.ends.drain(..oldest);
     }
 
-    /// Encodes the superblock.
-    pub fn encode(&self) -> Page {
-        let mut page = [0; BLOCK_BYTES];
-        put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
-        let version = match (self.layout, self.in_order) {
+    /// Returns the version of the format that it needs.
+    pub fn version(&self) -> u32 {
+        match (self.layout, self.in_order) {
+            (Layout::Other(number), _) => VERSION_OTHER + u32::from(number),
             (Layout::Wlfc, _) if self.resets == Resets::EverySector => VERSION,
             (Layout::Wlfc, _) if self.resets == Resets::FirstSector => VERSION_MARKED,
             (Layout::Wlfc, _) if self.failed_units.is_empty() => VERSION_BUCKETS,
@@ -167,7 +168,14 @@ impl Superblock {
             (Layout::Log, _) if self.epochs.is_some() => VERSION_EPOCHS,
             (Layout::Log, true) => VERSION_ZONED,
             (Layout::Log, false) => VERSION_ANYWHERE,
-        };
+        }
+    }
+
+    /// Encodes the superblock.
+    pub fn encode(&self) -> Page {
+        let mut page = [0; BLOCK_BYTES];
+        put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
+        let version = self.version();
         put(&mut page, 12, &version.to_le_bytes());
         put(&mut page, 16, &self.generation.to_le_bytes());
         put(&mut page, 24, &self.cache);
@@ -218,7 +226,8 @@ impl Superblock {
         }
         check_crc(u32_at(page, 8), &page[12..])?;
         let version = u32_at(page, 12);
-        if !(VERSION_MIN..=VERSION_MAX).contains(&version) {
+        let other = version.checked_sub(VERSION_OTHER).and_then(|number| u8::try_from(number).ok());
+        if other.is_none() && !(VERSION_MIN..=VERSION_MAX).contains(&version) {
             return Err(PageError::Version { found: version });
         }
         let field = |field, found: u32, valid: bool| {
@@ -261,7 +270,7 @@ impl Superblock {
             durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
             clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
             in_order: version == VERSION_ZONED || version >= VERSION_BUCKETS && u32_at(page, 124) != 0,
-            layout: if is_wlfc { Layout::Wlfc } else { Layout::Log },
+            layout: other.map_or(if is_wlfc { Layout::Wlfc } else { Layout::Log }, Layout::Other),
             epochs: is_ordered.then(|| Place { sequence: u64_at(page, EPOCHS), page: u32_at(page, EPOCHS + 8) }),
             failed_units: (0..count).map(failed).collect::<Result<_, _>>()?,
             resets: match version {

@@ -261,7 +261,7 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
             refuse(key, &format!("{layout} has no such setting, nor {}; {what_has}", others.join(", ")))
         }
     };
-    if volume.layout == Layout::Log {
+    if volume.layout.number() == Layout::Log {
         // Older examples set them to their defaults, which have no effect.
         let is_given = |setting: &&Setting| {
             !setting.is_of(Layout::Log) && volume.cache.given(setting).is_some_and(|value| *value != setting.default())

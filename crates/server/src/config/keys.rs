@@ -19,6 +19,7 @@ use super::{ServerConfig, TlsMode};
 use crate::front::check_client;
 use crate::front::iscsi::names;
 use flashwise_storage::disk::zoned::zoning::Zoning;
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::pool::PoolConfig;
 use flashwise_storage::pool::metadata::check_name;
 use flashwise_storage::record::{self, LIMIT_BYTES_MIN};
@@ -278,12 +279,13 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
             pool.degraded = value.boolean()?;
             Ok(())
         }),
-        key("layout", Some("log"), |_, value| match value.word(&Layout::NAMES)? {
-            Layout::Log => Ok(()),
-            Layout::Wlfc => {
-                Err("found wlfc, expected log: a pool grows with its disks, and layout wlfc has a fixed size"
-                    .to_owned())
-            }
+        key("layout", Some("log"), |_, value| {
+            let layout = value.word(&LAYOUTS)?;
+            let name = layout.number().name();
+            let fixed = || {
+                format!("found {name}, expected log: a pool grows with its disks, and layout {name} has a fixed size")
+            };
+            if layout.grows() { Ok(()) } else { Err(fixed()) }
         }),
     ];
     let is_of_pools = |key: &&Key<VolumeConfig>| match &key.set {
@@ -339,9 +341,9 @@ fn device_keys() -> [Key<VolumeConfig>; 11] {
         }),
         made(
             "layout",
-            |volume| volume.layout.name().to_owned(),
+            |volume| volume.layout.number().name().to_owned(),
             |volume, value| {
-                volume.layout = value.word(&Layout::NAMES)?;
+                volume.layout = value.word(&LAYOUTS)?;
                 Ok(())
             },
         ),

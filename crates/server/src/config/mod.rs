@@ -461,7 +461,7 @@ impl ServerConfig {
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);
             // Buckets have RAM only if it is configured.
             let has_ram = origin.tables.entries(Section::Volume(number)).iter().any(|entry| entry.key == "ram");
-            if volume.layout == Layout::Wlfc && !has_ram {
+            if volume.layout.number() == Layout::Wlfc && !has_ram {
                 volume.cache.read("ram", "0").expect("a volume may have no RAM");
             }
             volume.state_directory.clone_from(&config.state_directory);

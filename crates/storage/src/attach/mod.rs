@@ -17,15 +17,13 @@
 mod ahead;
 mod detached;
 mod error;
-mod held;
 pub mod memory;
 mod side;
 pub mod stores;
 
 use std::io;
 
-use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, Resets, RunEnd, State, Superblock};
-use flashwise_engine::wlfc::BucketsEnd;
+use flashwise_core::format::{FailedUnit, Geometry, PageError, Place, RunEnd, State, Superblock};
 use uuid::Uuid;
 
 pub use self::detached::attach_again;
@@ -33,11 +31,10 @@ use self::detached::is_detach_unfinished;
 pub(crate) use self::detached::note_detached;
 pub(crate) use self::error::log_loss;
 pub use self::error::{AttachError, Refusal};
-pub use self::held::{End, Held};
 pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
-use crate::wlfc::start;
+use crate::layout::{CacheLayout, End, Held};
 
 /// The name of the volume's size in [`AttachError::Geometry`].
 pub(crate) const VOLUME_SIZE: &str = "volume size";
@@ -71,7 +68,7 @@ pub struct Wanted {
     /// The layout of the flash device in erase units.
     pub geometry: Geometry,
     /// The layout of the cache.
-    pub layout: Layout,
+    pub layout: &'static dyn CacheLayout,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
     /// True if blocks may become dirty.
@@ -90,7 +87,7 @@ pub struct Attached {
     /// Both sides.
     pub attachment: Attachment,
     /// The contents of the cache.
-    pub held: Held,
+    pub held: Box<dyn Held>,
     /// True if the cache is new.
     pub formatted: bool,
     /// True if the last run did not shut down cleanly.
@@ -342,9 +339,9 @@ pub fn attach(
             check_geometry(&superblock, wanted)?;
             ahead::forget_epochs(&mut superblock, record.as_ref());
             let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());
-            return match Held::read(flash, &superblock, wanted.threads, progress) {
+            return match wanted.layout.read(flash, &superblock, wanted.threads, progress) {
                 Ok(held) => resume(flash, side, wanted, superblock, record, held, why),
-                Err(error @ (FlashError::Recovery(_) | FlashError::Buckets(_))) if !may_be_dirty => {
+                Err(error) if error.is_of_contents() && !may_be_dirty => {
                     create(flash, side, wanted, vec![holds_nothing(&error)])
                 }
                 Err(error) => Err(error.into()),
@@ -364,8 +361,8 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     let unit = |geometry: &Geometry| u64::from(geometry.unit_pages) * block;
     let bytes = |geometry: &Geometry| u64::from(geometry.pages()) * block;
     let refuse = |what, found, expected| Err(AttachError::Geometry { what, found, expected });
-    if found.layout != wanted.layout {
-        return Err(AttachError::Layout { found: found.layout, expected: wanted.layout });
+    if found.layout != wanted.layout.number() {
+        return Err(AttachError::Layout { found: found.layout, expected: wanted.layout.number() });
     }
     if found.geometry.unit_pages != wanted.geometry.unit_pages {
         return refuse("erase unit", unit(&found.geometry), unit(&wanted.geometry));
@@ -373,9 +370,9 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     if found.geometry != wanted.geometry {
         return refuse("flash size", bytes(&found.geometry), bytes(&wanted.geometry));
     }
-    // A volume may have grown. With layout wlfc it may not, because the last bucket ends where the volume ended.
+    // A volume may have grown.
     let shrank = found.volume_bytes > wanted.volume_bytes;
-    if shrank || found.layout == Layout::Wlfc && found.volume_bytes != wanted.volume_bytes {
+    if shrank || !wanted.layout.grows() && found.volume_bytes != wanted.volume_bytes {
         return refuse(VOLUME_SIZE, found.volume_bytes, wanted.volume_bytes);
     }
     Ok(())
@@ -392,13 +389,11 @@ fn create(
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
     superblock.epochs = wanted.in_order.then(Place::default);
-    (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout);
-    superblock.resets = if wanted.layout == Layout::Wlfc { Resets::EverySector } else { Resets::Unmarked };
+    (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout.number());
+    wanted.layout.begin(&mut superblock);
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    if superblock.layout == Layout::Wlfc {
-        start::format(flash, &superblock).map_err(FlashError::Io)?;
-    }
-    let held = Held::empty(&superblock);
+    wanted.layout.format(flash, &superblock).map_err(FlashError::Io)?;
+    let held = wanted.layout.empty(&superblock);
     superblock.digest = held.digest(superblock.attach);
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, held, formatted: true, crashed: false, notes })
@@ -410,33 +405,19 @@ fn resume(
     wanted: &Wanted,
     mut superblock: Superblock,
     record: Option<Record>,
-    mut held: Held,
+    mut held: Box<dyn Held>,
     changed: Option<String>,
 ) -> Result<Attached, AttachError> {
     held.settle(flash).map_err(FlashError::Io)?;
-    if held.marks_from_now_on() {
-        superblock.resets = Resets::EverySector;
-    }
-    held.ends().iter().for_each(|end| superblock.note_end(*end));
     let crashed = superblock.state == State::InUse;
     superblock.volume_bytes = wanted.volume_bytes;
     superblock.state = State::InUse;
-    superblock.durable = held.end();
-    superblock.epochs = held.epochs(wanted.in_order, superblock.epochs);
+    held.note_in(&mut superblock, wanted.in_order);
     superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
     // A cache that the backend does not know yet still has started.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
     superblock.attach = superblock.attach.max(1) + 1;
-    let mut notes = Vec::new();
-    if let Held::Log(recovered) = &held
-        && recovered.dropped_blocks > 0
-    {
-        notes.push(format!(
-            "{} clean blocks of the cache were dropped, because the last run ended during writes to the backend near \
-             them",
-            recovered.dropped_blocks
-        ));
-    }
+    let mut notes: Vec<String> = held.note().into_iter().collect();
     if let Some(changed) = changed {
         let clean = held.drop_clean(flash, &mut superblock).map_err(FlashError::Io)?;
         notes.push(match clean {
@@ -488,7 +469,7 @@ impl Attachment {
 
     /// Records that this run's writes are durable up to a position, so that damage before it is not a torn write.
     pub fn note_durable(&mut self, flash: &dyn Disk, end: End) -> io::Result<()> {
-        let is_known = matches!(end, End::Log(place) if place <= self.superblock.durable);
+        let is_known = end.run.is_none() && end.place <= self.superblock.durable;
         if self.superblock.state != State::InUse || is_known {
             return Ok(());
         }
@@ -502,12 +483,10 @@ impl Attachment {
     }
 
     fn note_end(&mut self, end: End) {
-        self.superblock.durable = end.place();
-        if let End::Buckets(BucketsEnd { run, digest }) = end {
-            self.superblock.note_end(run);
-            // An older digest stays valid, because later changes have higher sequences.
-            self.superblock.digest = digest.or(self.superblock.digest);
-        }
+        self.superblock.durable = end.place;
+        end.run.into_iter().for_each(|run| self.superblock.note_end(run));
+        // An older digest stays valid, because later changes have higher sequences.
+        self.superblock.digest = end.digest.or(self.superblock.digest);
     }
 
     /// Records the units that failed or could not be reset.
@@ -541,7 +520,7 @@ impl Attachment {
         self.superblock.digest = None;
         self.note_end(end);
         write_superblock(flash, &mut self.superblock)?;
-        let (generation, Place { sequence, page }) = (self.superblock.generation, end.place());
+        let (generation, Place { sequence, page }) = (self.superblock.generation, end.place);
         let closed = Closed { generation, end_sequence: sequence, end_page: page, stamp: side.stamp()? };
         (self.record.may_be_dirty, self.record.closed) = (may_be_dirty, Some(closed));
         side.write(&self.record)

@@ -16,7 +16,7 @@ use crate::flash::{FlashError, SCAN_THREADS, cache_tag};
 use crate::wlfc::start::{self, Held};
 
 /// Reads all buckets, and with `data` their contents.
-pub(super) fn check_buckets(
+pub(crate) fn check_buckets(
     flash: &dyn Disk,
     superblock: &Superblock,
     data: bool,

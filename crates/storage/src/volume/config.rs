@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Settings};
-use flashwise_core::format::{Geometry, Layout};
+use flashwise_core::format::Geometry;
 use flashwise_core::tiers::Array;
 use flashwise_engine::engine::Bug;
 
@@ -14,6 +14,7 @@ use super::BLOCK;
 use crate::attach::stores::default_state_directory;
 use crate::disk::Disk;
 use crate::disk::zoned::zoning::Zoning;
+use crate::layout::{CacheLayout, LAYOUTS};
 use crate::time;
 
 /// A disk opened by the caller.
@@ -49,7 +50,7 @@ pub struct VolumeConfig {
     /// Zones of a new flash file; none if `None`.
     pub flash_zones: Option<Zoning>,
     /// The layout of the cache on flash.
-    pub layout: Layout,
+    pub layout: &'static dyn CacheLayout,
     /// The settings of its cache.
     pub cache: Settings,
     /// The devices that adaptive rules assume. Their sizes follow from flash and volume.
@@ -89,7 +90,7 @@ impl VolumeConfig {
             flash_disk: None,
             flash_size_bytes: None,
             flash_zones: None,
-            layout: Layout::Log,
+            layout: LAYOUTS[0].1,
             cache: Settings::default(),
             array: flashwise_device::paper(),
             discard: false,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flashwise_core::cache::{Cache, LogCache};
-use flashwise_core::format::{Geometry, Layout, Page};
+use flashwise_core::format::{Geometry, Page};
 use flashwise_core::layout::containers::Log;
 use flashwise_engine::engine::{BACKEND, Bug, FLASH, Settings};
 use flashwise_engine::log::{Engine, SPARE_FRAMES};
@@ -14,7 +14,7 @@ use super::devices::geometry_without_flash;
 use super::recovery::find_again;
 use super::state::Without;
 use super::unwritten::{read_rests, write_unwritten};
-use super::{BLOCK, Inner, Volume, VolumeConfig, VolumeError};
+use super::{Inner, Volume, VolumeConfig, VolumeError};
 use crate::driver::Driver;
 use crate::export::{Error, Export};
 use crate::time;
@@ -328,11 +328,7 @@ pub(super) fn engine_without_flash(
     detached: bool,
 ) -> Engine {
     let mut of_cache = cache_config(config, geometry, size_bytes);
-    if config.layout == Layout::Wlfc {
-        // It keeps its RAM, without a write buffer.
-        of_cache.read_buffer_blocks = (config.cache.buckets().ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
-        of_cache.write_buffer_blocks = 0;
-    }
+    config.layout.fit_without_flash(config, &mut of_cache);
     let mut cache = LogCache::new(of_cache, Log::new(geometry), Default::default());
     if detached {
         cache.stop_admitting();

@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use flashwise_core::cache::settings::{Devices, SettingError, Settings};
 use flashwise_core::cache::{LogCache, Mode};
 use flashwise_core::filter::Client;
-use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::format::BLOCK_BYTES;
 
 use crate::disk::health::Health;
 use crate::disk::slow::{SlowTransfers, Slowness};
@@ -72,8 +72,7 @@ pub(crate) use self::config::cache_config;
 pub use self::config::{OpenDisk, VolumeConfig};
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
-pub(crate) use self::opening::Opening;
-pub use self::opening::{Opened, Storage};
+pub use self::opening::{Opened, Opening, Storage};
 pub use self::reads::{Part, ReadFigures};
 
 use self::budget::{Budget, keep_account};
@@ -297,10 +296,11 @@ impl Volume {
         perform: impl FnOnce(&mut LogCache, &Settings, &Devices) -> Result<(), SettingError>,
     ) -> Result<(), SettingError> {
         let mut inner = self.lock();
-        let of_buckets = self.config.layout == Layout::Wlfc;
-        let Some(cache) = inner.engine.log_mut().filter(|_| !of_buckets) else {
+        let layout = self.config.layout;
+        let Some(cache) = inner.engine.log_mut().filter(|_| layout.changes()) else {
             let key = settings.names().next().unwrap_or_default().to_owned();
-            let problem = format!("a volume of layout {} has no settings that can be changed", Layout::Wlfc.name());
+            let name = layout.number().name();
+            let problem = format!("a volume of layout {name} has no settings that can be changed");
             return Err(SettingError { key, problem });
         };
         let devices = devices(&self.config, &cache.config().geometry, self.size());
@@ -426,7 +426,7 @@ impl Volume {
 
     /// Grows a volume without a configured size with its backend.
     fn follow_backend(&self) {
-        if self.config.size_bytes.is_some() || self.config.layout == Layout::Wlfc {
+        if self.config.size_bytes.is_some() || !self.config.layout.grows() {
             return;
         }
         let found = self.backend.refresh_size().map(|size| size / BLOCK * BLOCK);
@@ -447,7 +447,7 @@ impl Volume {
             let (volume, path) = (self.config.whose(), self.config.backend.display().to_string());
             return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
         }
-        if self.config.layout == Layout::Wlfc {
+        if !self.config.layout.grows() {
             return Err(VolumeError::FixedSize { volume: self.config.whose() });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashwise_core::format::Layout;
 use flashwise_engine::engine::FLASH;
 
 use super::backend_state::without_flash;
@@ -15,15 +14,14 @@ use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
 use crate::attach::{
-    AttachError, Attached, Attachment, BackendSide, Held, Record, attach, check_empty, log_loss, use_without_cache,
+    AttachError, Attached, Attachment, BackendSide, Record, attach, check_empty, log_loss, use_without_cache,
 };
 use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Operation};
 use crate::driver::Driver;
 use crate::flash::Progress;
-use crate::wlfc::start::check_flash;
-use crate::{log, time, wlfc};
+use crate::time;
 
 /// The parts that a volume starts with.
 pub(super) struct Parts {
@@ -60,9 +58,12 @@ enum Unused {
 }
 
 /// The parts of the engine of a volume.
-pub(crate) struct Opening<'a> {
+pub struct Opening<'a> {
+    /// The configuration.
     pub config: &'a VolumeConfig,
+    /// The flash.
     pub flash: &'a dyn Disk,
+    /// The superblock of this start.
     pub attachment: &'a Attachment,
     /// Bytes of the volume.
     pub size_bytes: u64,
@@ -167,20 +168,15 @@ impl Volume {
         let size_bytes = size_of(config, storage);
         let started = time::now();
         let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
-        if wanted.layout == Layout::Wlfc {
-            let error = |error| VolumeError::Unfit { volume: config.whose(), error };
-            check_flash(&*flash, wanted.geometry).map_err(error)?;
-        }
+        let unfit = |error| VolumeError::Unfit { volume: config.whose(), error };
+        wanted.layout.check_flash(&*flash, wanted.geometry).map_err(unfit)?;
         let Attached { attachment, held, formatted, crashed, notes } =
             attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
         opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
         let mut opening = Opening { config, flash: &*flash, attachment: &attachment, size_bytes, opened: &mut opened };
-        let engine: Box<dyn Driver> = match held {
-            Held::Log(recovered) => Box::new(log::open(&mut opening, *recovered)?),
-            Held::Wlfc(held) => Box::new(wlfc::open(&mut opening, *held)?),
-        };
+        let engine = held.open(&mut opening)?;
         Ok(WithFlash { engine, flash, attachment, opened })
     }
 

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::state::Without;
-use crate::attach::{AttachError, Attachment, BackendSide, End, attach_again, note_detached};
+use crate::attach::{AttachError, Attachment, BackendSide, attach_again, note_detached};
 use crate::disk::Disk;
+use crate::layout::End;
 use crate::time::Mutex;
 
 /// The flash of a volume, and the records of its cache on both devices.

@@ -1,7 +1,6 @@
 //! The status of a volume.
 
 use flashwise_core::filter::listed;
-use flashwise_core::format::Layout;
 use flashwise_core::human;
 use flashwise_engine::engine::{BACKEND, FLASH};
 
@@ -16,12 +15,12 @@ pub(super) fn status(volume: &Volume) -> VolumeStatus {
     let inner = volume.lock();
     let (state, state_reason) = state(&inner);
     let (engine, faults) = (&inner.engine, inner.engine.faults());
-    let of_buckets = volume.config.layout == Layout::Wlfc;
-    let has_flash = !volume.config.flash.as_os_str().is_empty() && !of_buckets;
+    let policy = volume.config.layout.policy();
+    let has_flash = !volume.config.flash.as_os_str().is_empty() && policy.is_none();
     let mut of_cache = engine.status(has_flash);
-    if of_buckets {
+    if let Some(policy) = policy {
         // Also for a removed flash.
-        (of_cache.policy, of_cache.admission) = ("wlfc".to_owned(), "none".to_owned());
+        (of_cache.policy, of_cache.admission) = (policy.to_owned(), "none".to_owned());
     }
     if let Some(before) = inner.state.before() {
         of_cache.go_on_from(before);
@@ -32,7 +31,7 @@ pub(super) fn status(volume: &Volume) -> VolumeStatus {
         size_bytes: volume.size(),
         backend: volume.config.backend.display().to_string(),
         flash: volume.config.flash.display().to_string(),
-        layout: volume.config.layout.name().to_owned(),
+        layout: volume.config.layout.number().name().to_owned(),
         state,
         state_reason,
         queue_depth: (engine.requests() + inner.queue.len()) as u64,

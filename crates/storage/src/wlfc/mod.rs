@@ -4,23 +4,158 @@ mod again;
 pub(crate) mod made_up;
 pub mod start;
 
-use flashwise_core::cache::{Cache, Mode, Reads};
+use std::io;
+
+use flashwise_core::cache::{self, Cache, Mode, Reads};
+use flashwise_core::format::{Digest, Geometry, Layout, Place, Resets, Superblock};
 use flashwise_core::quantity::Share;
 use flashwise_core::wlfc::Options;
 use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::wlfc::Engine;
 
-use crate::attach::{Attachment, End};
+use crate::attach::Attachment;
+use crate::check::{Report, check_buckets};
+use crate::detach::{DetachError, destage_buckets};
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
 use crate::driver::{Driver, recover};
 use crate::export::Request;
-use crate::flash::{FlashError, cache_tag};
+use crate::flash::{FlashError, Progress, cache_tag, write_superblock};
+use crate::layout::{CacheLayout, End, Held};
+use crate::salvage::{self, List, Outcome, Pair, salvage_buckets};
 use crate::status::{CacheStatus, VolumeStatus};
-use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeError};
+use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeConfig, VolumeError};
+
+/// Buckets.
+#[derive(Debug)]
+pub(crate) struct WlfcLayout;
+
+impl CacheLayout for WlfcLayout {
+    fn number(&self) -> Layout {
+        Layout::Wlfc
+    }
+
+    fn check_flash(&self, flash: &dyn Disk, geometry: Geometry) -> io::Result<()> {
+        start::check_flash(flash, geometry)
+    }
+
+    fn begin(&self, superblock: &mut Superblock) {
+        superblock.resets = Resets::EverySector;
+    }
+
+    fn format(&self, flash: &dyn Disk, superblock: &Superblock) -> io::Result<()> {
+        start::format(flash, superblock)
+    }
+
+    fn empty(&self, superblock: &Superblock) -> Box<dyn Held> {
+        Box::new(start::Held::empty(superblock))
+    }
+
+    fn read(
+        &self,
+        flash: &dyn Disk,
+        superblock: &Superblock,
+        threads: u32,
+        progress: Progress<'_>,
+    ) -> Result<Box<dyn Held>, FlashError> {
+        Ok(Box::new(start::scan(flash, superblock, threads, progress)?))
+    }
+
+    /// The last bucket ends where the volume ended.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn policy(&self) -> Option<&'static str> {
+        Some(Layout::Wlfc.name())
+    }
+
+    /// It keeps its RAM, without a write buffer.
+    fn fit_without_flash(&self, config: &VolumeConfig, cache: &mut cache::Config) {
+        cache.read_buffer_blocks = (config.cache.buckets().ram_bytes / BLOCK).try_into().unwrap_or(u32::MAX);
+        cache.write_buffer_blocks = 0;
+    }
+
+    fn check(
+        &self,
+        flash: &dyn Disk,
+        superblock: &Superblock,
+        data: bool,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> io::Result<()> {
+        check_buckets(flash, superblock, data, report, progress)
+    }
+
+    fn salvage(
+        &self,
+        pair: Pair<'_>,
+        superblock: (Superblock, bool),
+        options: &salvage::Options,
+        list: List<'_>,
+        reading: Progress<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Outcome, DetachError> {
+        salvage_buckets(pair, superblock, options, list, reading, progress)
+    }
+}
+
+impl Held for start::Held {
+    fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
+        start::Held::settle(self, flash)
+    }
+
+    /// The ends of runs are as found when the cache was settled.
+    fn note_in(&self, superblock: &mut Superblock, _in_order: bool) {
+        if self.marks_from_now_on() {
+            superblock.resets = Resets::EverySector;
+        }
+        self.ends.iter().for_each(|end| superblock.note_end(*end));
+        (superblock.durable, superblock.epochs) = (Place::default(), None);
+    }
+
+    fn digest(&self, start: u64) -> Option<Digest> {
+        Some(start::Held::digest(self, start))
+    }
+
+    fn may_be_dirty(&self) -> bool {
+        start::Held::may_be_dirty(self)
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        start::Held::blocks(self)
+    }
+
+    /// Before it resets buckets, it writes the superblock of the new start without a digest.
+    fn drop_clean(&mut self, flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<u64> {
+        let clean = self.clean_blocks();
+        superblock.digest = None;
+        write_superblock(flash, superblock)?;
+        start::Held::drop_clean(self, flash)?;
+        Ok(clean)
+    }
+
+    fn destage(
+        self: Box<Self>,
+        flash: &dyn Disk,
+        backend: &dyn Disk,
+        superblock: &Superblock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(u64, Vec<u32>), DetachError> {
+        destage_buckets(flash, backend, superblock, *self, progress)
+    }
+
+    fn open(self: Box<Self>, opening: &mut Opening<'_>) -> Result<Box<dyn Driver>, VolumeError> {
+        Ok(Box::new(open(opening, *self)?))
+    }
+}
 
 /// Creates the engine of a volume from the buckets found on its flash.
-pub(crate) fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
+fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
     let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
     let superblock = attachment.superblock();
     let refuse = |error| VolumeError::Cache {
@@ -94,7 +229,7 @@ impl Driver for Engine {
     }
 
     fn pause(&mut self) -> Option<End> {
-        Engine::pause(self).map(End::Buckets)
+        Engine::pause(self).map(End::from)
     }
 
     fn admits_while_leaving(&self) -> bool {
@@ -168,7 +303,7 @@ impl Driver for Engine {
     }
 
     fn end(&self) -> Option<End> {
-        self.recovery().stopped().is_none().then(|| End::Buckets(Engine::end(self)))
+        self.recovery().stopped().is_none().then(|| End::from(Engine::end(self)))
     }
 
     fn flash_bytes(&self) -> (u64, u64) {

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::Layout;
 use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Volume, VolumeConfig};
 use flashwise_testing::waiting::wait_until;
@@ -132,7 +132,7 @@ fn latencies_include_the_wait_before_planning() {
     let config = VolumeConfig {
         flash_size_bytes: Some(16 * MIB),
         cache: Settings::of(&[("erase-unit", "256KiB")]).unwrap(),
-        layout: Layout::Wlfc,
+        layout: LAYOUTS[1].1,
         backend_delay_us: 2_000,
         ..VolumeConfig::of("v", &backend, &flash)
     };

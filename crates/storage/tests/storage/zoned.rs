@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::{Geometry, Layout, State, Superblock};
+use flashwise_core::format::{Geometry, State, Superblock};
 use flashwise_storage::check::check;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::Options;
@@ -15,6 +15,7 @@ use flashwise_storage::disk::zoned::zoning::Zoning;
 use flashwise_storage::disk::zoned::{Condition, Use, Zone, ZonedDevice, ZonedFlash, open_flash};
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::flash::{FlashError, read_superblock, write_superblock};
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
 use flashwise_storage::wipe::{examine, wipe};
 
@@ -242,7 +243,7 @@ fn write_pointers_of_buckets_are_where_their_headers_say() {
     File::create(directory.path().join("disk.img")).unwrap().set_len(16 * MIB).unwrap();
     let zoning = Zoning { size: 512 * KIB, capacity: 384 * KIB, max_active: 6, max_open: 5 };
     let cache = Settings::of(&[("ram", "1MiB")]).unwrap();
-    let config = VolumeConfig { layout: Layout::Wlfc, flash_zones: Some(zoning), cache, ..config(directory.path()) };
+    let config = VolumeConfig { layout: LAYOUTS[1].1, flash_zones: Some(zoning), cache, ..config(directory.path()) };
     for round in 0..4 {
         let (volume, _) = open(&config);
         for number in 0..400 {
@@ -286,7 +287,7 @@ fn a_bucket_whose_first_page_is_gone_is_damaged_where_it_was_durable() {
         let zoning = Zoning { size: 512 * KIB, capacity: 384 * KIB, max_active: 6, max_open: 5 };
         let cache = Settings::of(&[("ram", "0")]).unwrap();
         let config =
-            VolumeConfig { layout: Layout::Wlfc, flash_zones: Some(zoning), cache, ..config(directory.path()) };
+            VolumeConfig { layout: LAYOUTS[1].1, flash_zones: Some(zoning), cache, ..config(directory.path()) };
         let (volume, _) = open(&config);
         for number in 0..40 {
             ask(&volume, Operation::Write, number % 2 * 2 * MIB, 4096, pattern(number, 1));

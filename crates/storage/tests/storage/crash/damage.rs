@@ -147,6 +147,7 @@ impl Left {
                 let (seed, setup) = setups.filter(|(_, setup)| setup.zoned == zoned).nth(number as usize).unwrap();
                 Left::of(setup, seed, in_order, [400, 100], Setup::Wlfc)
             }
+            Layout::Other(_) => unreachable!("the sweep is of the layouts with dirty blocks"),
         };
         if without != Without::Nothing {
             left.leave_out(without);

@@ -5,14 +5,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use flashwise_core::cache::{Cache, Event};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::wlfc::Options;
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
 use flashwise_engine::engine::FLASH;
 use flashwise_engine::wlfc::{Engine, Settings};
-use flashwise_storage::attach::{Attachment, End, Held};
+use flashwise_storage::attach::Attachment;
 use flashwise_storage::export::Operation;
 use flashwise_storage::flash::cache_tag;
+use flashwise_storage::layout::{CacheLayout, End, Held, LAYOUTS, contents};
 use flashwise_storage::wlfc::start;
 use flashwise_testing::fake_disk::{ACTIVE_MIN, FakeDisk};
 use flashwise_testing::random::Random;
@@ -164,7 +165,10 @@ pub type World = world::World<Setup>;
 
 impl Cached for Setup {
     type Engine = Engine<Planted>;
-    const LAYOUT: Layout = Layout::Wlfc;
+
+    fn layout() -> &'static dyn CacheLayout {
+        LAYOUTS[1].1
+    }
 
     fn geometry(&self) -> Geometry {
         self.geometry
@@ -185,8 +189,14 @@ impl Cached for Setup {
         }
     }
 
-    fn engine(&self, held: Held, attachment: &Attachment, _flash: &FakeDisk, _stays: &Stays) -> Engine<Planted> {
-        let Held::Wlfc(mut held) = held else { unreachable!("it has buckets") };
+    fn engine(
+        &self,
+        held: Box<dyn Held>,
+        attachment: &Attachment,
+        _flash: &FakeDisk,
+        _stays: &Stays,
+    ) -> Engine<Planted> {
+        let mut held: start::Held = contents(held);
         if self.bug == Some(Bug::HighestEpoch) {
             highest_epoch(&mut held.scans);
         }
@@ -239,11 +249,11 @@ impl Cached for Setup {
     }
 
     fn pause(engine: &mut Engine<Planted>) -> Option<End> {
-        engine.pause().map(End::Buckets)
+        engine.pause().map(End::from)
     }
 
     fn end(engine: &Engine<Planted>) -> End {
-        End::Buckets(engine.end())
+        End::from(engine.end())
     }
 
     fn blocks_to_write_back(engine: &Engine<Planted>) -> u64 {

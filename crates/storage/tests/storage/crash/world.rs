@@ -9,12 +9,13 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
-use flashwise_storage::attach::{AttachError, Attached, Attachment, End, Held, Pairing, Wanted, attach, attach_again};
+use flashwise_storage::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach, attach_again};
 use flashwise_storage::disk::{Operation as DiskOperation, Transfer};
 use flashwise_storage::driver::Performer;
 use flashwise_storage::export::{Done, Operation, Request};
+use flashwise_storage::layout::{CacheLayout, End, Held};
 use flashwise_testing::fake_disk::FakeDisk;
 use flashwise_testing::random::Random;
 
@@ -30,7 +31,8 @@ pub use transfers::{CLASSES, Class, Effect, Fault, random_corruption};
 /// The cache of a world: its layout, its settings and its planted bug.
 pub trait Cached: Clone + Debug {
     type Engine: Performer;
-    const LAYOUT: Layout;
+    /// Returns the layout.
+    fn layout() -> &'static dyn CacheLayout;
 
     fn geometry(&self) -> Geometry;
     fn volume_blocks(&self) -> usize;
@@ -61,7 +63,7 @@ pub trait Cached: Clone + Debug {
         FakeRecord::default()
     }
     /// Makes the engine of a cache that was found on its flash.
-    fn engine(&self, held: Held, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Self::Engine;
+    fn engine(&self, held: Box<dyn Held>, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Self::Engine;
 
     /// Does one thing that a client, an operator or time may do.
     fn act(world: &mut World<Self>);
@@ -133,7 +135,7 @@ impl Devices {
             pairing: Pairing { backend: [9; 16], is_identified: false, discards },
             new_cache: new_cache(),
             geometry: setup.geometry(),
-            layout: S::LAYOUT,
+            layout: S::layout(),
             volume_bytes: (setup.volume_blocks() * BLOCK_BYTES) as u64,
             writes_back: setup.writes_back(),
             in_order: setup.in_order(),

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::engine::Bug;
 use flashwise_storage::attach::memory::MemorySide;
-use flashwise_storage::disk::Disk;
-use flashwise_storage::disk::identity::Identity;
+use flashwise_storage::disk::{Disk, identity::Identity};
 use flashwise_storage::export::{Error, Export, Operation, Request};
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::pool::{LogicalDisk, Metadata, Pool, PoolConfig};
 use flashwise_storage::status::VolumeState;
 use flashwise_storage::time;
@@ -129,7 +129,7 @@ impl World {
         }
         .unwrap();
         if kind == Kind::Buckets {
-            config.layout = Layout::Wlfc;
+            config.layout = LAYOUTS[1].1;
         }
         let depth = random.pick(&[1, 4, 12]);
         let (side, served, guests) = (Arc::default(), None, Vec::new());

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A volume on a flash that is [`Breakable`].
-fn on_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable, Arc<Volume>) {
+fn on_breakable_flash(layout: &'static dyn CacheLayout, error: &str) -> (Setting, Breakable, Arc<Volume>) {
     let (setting, flash) = with_breakable_flash(layout, error);
     File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
     let volume = setting.open();
@@ -11,14 +11,14 @@ fn on_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable, Arc<V
 }
 
 /// Creates the flash, before there is a backend.
-fn with_breakable_flash(layout: Layout, error: &str) -> (Setting, Breakable) {
+fn with_breakable_flash(layout: &'static dyn CacheLayout, error: &str) -> (Setting, Breakable) {
     let mut setting = Setting::new();
     let flash = Breakable::new(setting.directory.path(), error);
     setting.config.flash = flash.device.device.clone().into();
     setting.config.layout = layout;
     // Nothing is written back by itself.
     setting.config.flash_size_bytes = Some(32 * MIB);
-    if layout == Layout::Wlfc {
+    if !layout.grows() {
         setting.config.cache = Settings::of(&[("erase-unit", "256KiB")]).unwrap();
     }
     (setting, flash)
@@ -31,7 +31,7 @@ fn await_state(volume: &Volume, state: VolumeState) {
 /// Nothing was flushed, and the volume goes on with all that was answered.
 #[test]
 fn a_flash_that_dies_with_its_first_write_takes_nothing_with_it() {
-    for layout in [Layout::Log, Layout::Wlfc] {
+    for (_, layout) in LAYOUTS {
         for error in ["error-rate=100%", "error-pwrite-rate=100%"] {
             let (setting, flash, volume) = on_breakable_flash(layout, error);
             File::create(&flash.broken).unwrap();
@@ -56,7 +56,7 @@ fn a_flash_that_dies_with_its_first_write_takes_nothing_with_it() {
 /// Flushed data stays readable, and other acknowledged data is in memory.
 #[test]
 fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answered() {
-    for layout in [Layout::Log, Layout::Wlfc] {
+    for (_, layout) in LAYOUTS {
         let (setting, flash, volume) = on_breakable_flash(layout, "error-pwrite-rate=100%");
         (0..100).for_each(|block| write(&volume, block).unwrap());
         volume.flush().unwrap();
@@ -75,7 +75,7 @@ fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answere
             newer.clone().for_each(|block| assert!(read(&volume, block) == Ok(NEWER.to_vec()), "{layout:?}: {block}"));
             assert_eq!(volume.detach().unwrap_or_else(|error| panic!("{layout:?}: {error}")), 0, "{layout:?}");
         } else {
-            assert_eq!((layout, volume.status().state), (Layout::Wlfc, VolumeState::WithoutFlash));
+            assert_eq!((layout.grows(), volume.status().state), (false, VolumeState::WithoutFlash));
         }
         let bytes = std::fs::read(&setting.config.backend).unwrap();
         for block in 0..110 {
@@ -91,7 +91,7 @@ fn a_flash_that_cannot_be_written_any_more_is_detached_with_all_that_was_answere
 /// Detaching fails, as the backend takes nothing: what the flash has counts as before, also at a start after that.
 #[test]
 fn a_flash_that_could_not_be_detached_counts_at_the_next_start() {
-    for layout in [Layout::Log, Layout::Wlfc] {
+    for (_, layout) in LAYOUTS {
         let (mut setting, flash) = with_breakable_flash(layout, "error-pwrite-rate=100%");
         setting.config.backend = setting.on_tmpfs("backend", 64 * MIB, 1);
         let volume = setting.open();
@@ -123,7 +123,7 @@ fn a_flash_that_could_not_be_detached_counts_at_the_next_start() {
 /// there.
 #[test]
 fn blocks_lost_with_the_flash_fail_until_they_are_rewritten() {
-    let (_setting, flash, volume) = on_breakable_flash(Layout::Log, "error-rate=100%");
+    let (_setting, flash, volume) = on_breakable_flash(LAYOUTS[0].1, "error-rate=100%");
     // More than fits into RAM.
     (0..1_500).for_each(|block| write(&volume, block).unwrap());
     File::create(&flash.broken).unwrap();
@@ -151,7 +151,7 @@ fn blocks_lost_with_the_flash_fail_until_they_are_rewritten() {
 /// A start does without a flash that is dead and still there, if nothing is only on it or that is given up.
 #[test]
 fn a_start_does_without_a_dead_flash_that_nothing_is_only_on() {
-    for layout in [Layout::Log, Layout::Wlfc] {
+    for (_, layout) in LAYOUTS {
         for error in ["error-rate=100%", "error-pwrite-rate=100%"] {
             let (mut setting, flash, volume) = on_breakable_flash(layout, error);
             write(&volume, 1).unwrap();
@@ -200,7 +200,7 @@ fn a_start_does_without_a_dead_flash_that_nothing_is_only_on() {
 /// A cache that had nothing that the backend has not is dropped when its flash works again.
 #[test]
 fn a_flash_that_was_dead_for_a_start_begins_anew_when_it_works_again() {
-    for layout in [Layout::Log, Layout::Wlfc] {
+    for (_, layout) in LAYOUTS {
         let (mut setting, flash, volume) = on_breakable_flash(layout, "error-rate=100%");
         File::create(&flash.broken).unwrap();
         // It dies in use, with nothing that is only there.

@@ -11,8 +11,8 @@ use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::Layout;
 use flashwise_storage::export::{Error, Export, Operation, Request};
+use flashwise_storage::layout::{CacheLayout, LAYOUTS};
 use flashwise_storage::status::VolumeState;
 use flashwise_storage::volume::{Volume, VolumeConfig, VolumeError};
 use flashwise_testing::mounted::{Device, Mount, run, text};

@@ -7,13 +7,14 @@ use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::attach::memory::MemorySide;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::identity::Identity;
 use flashwise_storage::disk::memory::MemoryDisk;
 use flashwise_storage::disk::zoned::zoning::Zoning;
 use flashwise_storage::export::{Error, Export, Operation, Request};
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::volume::{Storage, Volume, VolumeConfig};
 use flashwise_testing::waiting::wait_until;
 
@@ -104,7 +105,7 @@ fn small_log(directory: &tempfile::TempDir) -> VolumeConfig {
 fn small_buckets(directory: &tempfile::TempDir) -> VolumeConfig {
     VolumeConfig {
         flash_size_bytes: Some(8 * MIB),
-        layout: Layout::Wlfc,
+        layout: LAYOUTS[1].1,
         cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0")]).unwrap(),
         ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
     }

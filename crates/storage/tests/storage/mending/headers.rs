@@ -3,11 +3,11 @@
 use flashwise_core::format::{BLOCK_BYTES, Resets, Superblock};
 use flashwise_core::wlfc::header::reset_mark;
 use flashwise_engine::engine::FLASH;
-use flashwise_storage::attach::End;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::driver::recover;
 use flashwise_storage::export::{Error, Operation};
 use flashwise_storage::flash::{cache_tag, read_superblock};
+use flashwise_storage::layout::End;
 use flashwise_storage::wlfc::start;
 
 use crate::mending::block;
@@ -57,7 +57,7 @@ fn a_damaged_last_header_is_refused_once_anything_says_that_it_was_durable() {
         let place = world.engine.pause();
         assert_eq!((place.is_some(), world.engine.pause()), (true, None));
         if pause {
-            world.attachment.note_durable(&world.disks[FLASH], End::Buckets(place.unwrap())).unwrap();
+            world.attachment.note_durable(&world.disks[FLASH], End::from(place.unwrap())).unwrap();
         }
         world.damage(world.page_of(&block(6)) - 1);
         let superblock = read_superblock(&world.disks[FLASH]).unwrap();
@@ -85,14 +85,14 @@ fn a_header_that_is_lost_as_a_whole_is_refused_after_a_pause_though_nothing_foll
             assert_eq!(world.engine.pause(), None, "it was just written");
             let end = world.engine.pause().unwrap();
             assert_eq!((end.run.run, end.run.sequence), (1 << 32, 3));
-            world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
+            world.attachment.note_durable(&world.disks[FLASH], End::from(end)).unwrap();
             for start in 2..=starts {
                 world = world.reopened(start);
                 world.ask(Operation::Write, 20 + start as usize, &block(7)).unwrap();
                 world.ask(Operation::Flush, 0, &[]).unwrap();
                 world.engine.pause();
                 let end = world.engine.pause().unwrap();
-                world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
+                world.attachment.note_durable(&world.disks[FLASH], End::from(end)).unwrap();
             }
             let header = world.page_of(&block(lost)) - 1;
             world.disks[FLASH].write_at(&block(fill), header * BLOCK_BYTES as u64).unwrap();
@@ -118,7 +118,7 @@ fn a_bucket_with_older_content_is_named_after_a_pause() {
     world.settle();
     world.engine.pause();
     let end = world.engine.pause().unwrap();
-    world.attachment.note_durable(&world.disks[FLASH], End::Buckets(end)).unwrap();
+    world.attachment.note_durable(&world.disks[FLASH], End::from(end)).unwrap();
     let found = |world: &World| {
         let superblock = read_superblock(&world.disks[FLASH]).unwrap();
         start::scan(&world.disks[FLASH], &superblock, 1, &|_, _| ()).map_err(|error| error.to_string())

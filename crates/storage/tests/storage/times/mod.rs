@@ -17,9 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::disk::identity::Identity;
 use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::layout::CacheLayout;
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::time;
 use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
@@ -98,7 +99,7 @@ fn skewed(random: &mut Random, places: u64) -> u64 {
 /// Devices, settings, clients, and the events meanwhile.
 #[derive(Clone, Debug)]
 struct Scenario {
-    layout: Layout,
+    layout: &'static dyn CacheLayout,
     settings: Vec<(&'static str, &'static str)>,
     flash: Speed,
     flash_mib: u64,

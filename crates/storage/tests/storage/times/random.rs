@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::export::Operation;
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_testing::budget::{Budget, on_all_cores};
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
@@ -86,7 +87,7 @@ fn scenario(seed: u64) -> Scenario {
         events.push((ms(2_000 + random.below(10_000)), event));
     }
     Scenario {
-        layout: Layout::Log,
+        layout: LAYOUTS[0].1,
         settings,
         flash: Speed::ssd(random.pick(&[20, 50, 100])),
         flash_mib: random.pick(&[32, 64]),

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use flashwise_core::format::Layout;
 use flashwise_sim::job::{Input, Job, run};
 use flashwise_sim::results::ResultRow;
 use flashwise_storage::export::Operation;
+use flashwise_storage::layout::LAYOUTS;
 use flashwise_trace::normalised::Settings;
 use flashwise_trace::progress::Silent;
 
@@ -116,7 +116,7 @@ fn requests_wait_for_buckets_as_long_in_a_simulation_of_their_recording() {
         let readers = scenario.clients.iter_mut().filter(|client| client.operation == Operation::Read);
         readers.for_each(|client| (client.mib, client.thinks) = (0..64, ms(20)));
         let settings = vec![("erase-unit", "256KiB"), ("ram", ram)];
-        let scenario = Scenario { layout: Layout::Wlfc, settings, ..scenario };
+        let scenario = Scenario { layout: LAYOUTS[1].1, settings, ..scenario };
         let job = format!("size=65280KiB bucket=256KiB device=femu layout={layout}");
         replay(&format!("buckets, ram {ram}"), scenario, &job);
     }

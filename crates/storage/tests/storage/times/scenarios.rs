@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use flashwise_core::format::Layout;
 use flashwise_storage::export::Operation;
+use flashwise_storage::layout::LAYOUTS;
 
 use super::device::Speed;
 use super::events::Event;
@@ -20,7 +20,7 @@ pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
     let mut clients = vec![Client::new("write", Operation::Write, 4..256, ms(3)); 8];
     clients.extend([Client::new("hit", Operation::Read, 0..4, ms(1)), Client::flushes(ms(200))]);
     Scenario {
-        layout: Layout::Log,
+        layout: LAYOUTS[0].1,
         settings: vec![("erase-unit", "256KiB"), ("policy", policy), ("ram", ram)],
         flash: Speed::FLASH,
         flash_mib: 64,
@@ -201,7 +201,7 @@ fn writers_do_not_stop_where_most_writes_go_past_the_flash() {
 #[test]
 fn writers_go_on_with_buckets() {
     let mut scenario = writers("lru", "8MiB");
-    scenario.layout = Layout::Wlfc;
+    scenario.layout = LAYOUTS[1].1;
     let lasts = scenario.lasts;
     let measured = scenario.run(1);
     check("wlfc", &measured, &bounds(4_600, 1_150, 5_700));

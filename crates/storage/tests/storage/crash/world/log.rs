@@ -7,13 +7,15 @@ use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions, WriteBackOrder, admission};
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Layout, Role, decode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Role, decode_metadata};
 use flashwise_core::policy::{self, Spec};
+use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{BACKEND, FLASH, Settings};
 use flashwise_engine::log::Engine;
-use flashwise_storage::attach::{Attachment, End, Held};
+use flashwise_storage::attach::Attachment;
 use flashwise_storage::export::{Done, Operation, Request};
 use flashwise_storage::flash::cache_tag;
+use flashwise_storage::layout::{CacheLayout, End, Held, LAYOUTS, contents};
 use flashwise_testing::fake_disk::{ACTIVE_MIN, FakeDisk};
 use flashwise_testing::random::Random;
 
@@ -146,7 +148,10 @@ impl Setup {
 
 impl Cached for Setup {
     type Engine = Engine;
-    const LAYOUT: Layout = Layout::Log;
+
+    fn layout() -> &'static dyn CacheLayout {
+        LAYOUTS[0].1
+    }
 
     fn geometry(&self) -> Geometry {
         self.geometry
@@ -215,8 +220,8 @@ impl Cached for Setup {
         }
     }
 
-    fn engine(&self, held: Held, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Engine {
-        let Held::Log(recovered) = held else { unreachable!("it has a log") };
+    fn engine(&self, held: Box<dyn Held>, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Engine {
+        let recovered: Recovered = contents(held);
         recovered.log.check();
         if matches!(self.planted, Some(Planted::RefusedStays | Planted::FilteredStays)) {
             flash.set_filter(stays_filter(stays.clone()));
@@ -326,11 +331,11 @@ impl Cached for Setup {
     }
 
     fn pause(engine: &mut Engine) -> Option<End> {
-        engine.pause().map(End::Log)
+        engine.pause().map(End::from)
     }
 
     fn end(engine: &Engine) -> End {
-        End::Log(engine.cache().log().end())
+        End::from(engine.cache().log().end())
     }
 
     fn has_flash_failed(engine: &Engine) -> bool {
