@@ -4,6 +4,7 @@
 //! finds the position and cause of damage.
 
 mod buckets;
+mod run;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -21,9 +22,9 @@ use crate::attach::Refusal;
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
 use crate::disk::zoned::ZonedFlash;
-use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
-use crate::layout::layout_of;
+use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, recover_log};
 pub(crate) use buckets::check_buckets;
+pub use run::check;
 
 /// Maximum number of findings of one kind that are listed. Others are only counted.
 const TOLD_MAX: usize = 20;
@@ -182,35 +183,6 @@ pub fn state_name(state: State) -> &'static str {
         State::Clean => "clean",
         State::Detached => "detached",
     }
-}
-
-/// Checks a cache. With a backend, compares its identity and size; with `data`, compares all data with its checksums.
-/// `progress` receives the number of bytes processed, out of [`total_bytes`]. Fails only if the device is unreadable.
-pub fn check(
-    flash: &dyn Disk,
-    backend: Option<(&Identity, u64)>,
-    data: bool,
-    progress: &(dyn Fn(u64) + Sync),
-) -> io::Result<Report> {
-    let mut report = Report::default();
-    if flash.zoned().is_some() {
-        flash.notes().iter().for_each(|note| report.note(note.clone()));
-    }
-    let is_whole = check_copies(flash, &mut report)?;
-    let superblock = match read_superblock(flash) {
-        Ok(superblock) => superblock,
-        Err(FlashError::Io(error)) => return Err(error),
-        Err(error) => {
-            report.damage(format!("The cache cannot be opened: {error}."));
-            return Ok(report);
-        }
-    };
-    describe(&superblock, is_whole, backend, &mut report);
-    match layout_of(&superblock) {
-        Ok(layout) => layout.check(flash, &superblock, data, &mut report, progress)?,
-        Err(error) => report.damage(format!("The cache cannot be opened: {error}.")),
-    }
-    Ok(report)
 }
 
 /// Checks a log.

@@ -2,11 +2,13 @@
 //!
 //! It needs no room in the log, so it also works if a volume cannot be opened.
 
+mod run;
+
 use std::io;
 
 use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
 use flashwise_core::wlfc::Options;
@@ -14,12 +16,12 @@ use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::memory::Memory;
 use flashwise_engine::wlfc::{Engine, Settings};
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
+use crate::attach::AttachError;
 use crate::disk::Disk;
 use crate::export::Error;
-use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag};
-use crate::layout::layout_of;
+use crate::flash::{FlashError, cache_tag};
 use crate::wlfc::start;
+pub use run::detach;
 
 /// Maximum number of blocks in one write.
 const RUN_BLOCKS: usize = 256;
@@ -94,61 +96,6 @@ pub enum Detached {
     Before,
     /// The cache is damaged, but held no dirty blocks.
     Empty,
-}
-
-/// Writes back the dirty blocks of the cache on `flash`, and marks it as detached on both sides. `reading` receives the
-/// progress of reading the cache, `progress` the number of blocks written back and their total.
-pub fn detach(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
-    reading: Progress<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Detached, DetachError> {
-    let mut come = None;
-    let detached = detach_counted(flash, backend, side, pairing, reading, &mut |written, all| {
-        come = Some((written, all));
-        progress(written, all);
-    });
-    detached.map_err(|error| match (error, come) {
-        (DetachError::Io(error), Some((written, all))) if written < all => {
-            DetachError::Unwritten { path: flash.description(), written, all, error }
-        }
-        (error, _) => error,
-    })
-}
-
-fn detach_counted(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
-    reading: Progress<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Detached, DetachError> {
-    let superblock =
-        paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
-    if superblock.state == State::Detached {
-        Attachment::finish_detach(superblock, side)?;
-        return Ok(Detached::Before);
-    }
-    check_size(backend, &superblock)?;
-    let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
-    let held = match read {
-        Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
-            Attachment::of(superblock, side.inode()).detach(flash, side)?;
-            return Ok(Detached::Empty);
-        }
-        held => held.map_err(|error| DetachError::cache(flash, error))?,
-    };
-    // Nothing is written to the flash until all blocks are written back.
-    let (destaged_blocks, blocks) = held.destage(flash, backend, &superblock, progress)?;
-    if !blocks.is_empty() {
-        return Err(DetachError::Lost { path: flash.description(), blocks });
-    }
-    Attachment::of(superblock, side.inode()).detach(flash, side)?;
-    Ok(Detached::Now { destaged_blocks })
 }
 
 /// Writes back the dirty blocks of buckets, durably. Returns their number, and the unreadable blocks.

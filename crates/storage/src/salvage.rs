@@ -3,6 +3,8 @@
 //! The flash is not changed until everything was written back, or the administrator gives up the rest. So a salvage can
 //! be repeated, after an interruption or with other options.
 
+mod run;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -13,12 +15,12 @@ use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as 
 use flashwise_core::wlfc::{Oob, State as BucketState};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty, paired};
-use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
+use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty};
+use crate::detach::{DetachError, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
-use crate::layout::layout_of;
 use crate::wlfc::{made_up, start};
+pub use run::salvage;
 
 /// The options of the administrator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,29 +122,6 @@ pub struct Pair<'a> {
     pub side: &'a dyn BackendSide,
     /// The expected pairing.
     pub pairing: &'a Pairing,
-}
-
-/// Writes back the certain blocks of a damaged cache. `list` must store the uncertain ones before the cache is given
-/// up. `reading` receives the progress of reading the flash, `progress` the number of blocks written back and their
-/// total.
-pub fn salvage(
-    pair: Pair<'_>,
-    options: &Options,
-    list: List<'_>,
-    reading: Progress<'_>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Outcome, DetachError> {
-    let Pair { flash, backend, side, pairing } = pair;
-    let pair_error = |error| DetachError::pair(flash, backend, error);
-    let (found, is_whole) = find_superblock(pair, options)?;
-    let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
-    if superblock.state == State::Detached {
-        Attachment::finish_detach(superblock, side)?;
-        return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
-    }
-    check_size(backend, &superblock)?;
-    let layout = layout_of(&superblock).map_err(|error| DetachError::cache(flash, error))?;
-    layout.salvage(pair, (superblock, is_whole), options, list, reading, progress)
 }
 
 /// Like [`salvage`], for a log.

@@ -1,14 +1,16 @@
 //! Wiping a cache, after the administrator was informed of its contents.
 
+mod examine;
+
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, PageError, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_engine::memory::Memory;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
 use crate::disk::Disk;
-use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock};
-use crate::layout::layout_of;
+use crate::flash::{FlashError, read_copies};
+pub use examine::examine;
 
 /// Number of bytes in one discard.
 const DISCARD_BYTES: u64 = 1 << 30;
@@ -46,34 +48,6 @@ impl Holding {
     pub fn may_be_dirty(&self) -> bool {
         self.dirty_blocks != Some(0)
     }
-}
-
-/// Determines the contents of a flash.
-pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
-    let path = || flash.description();
-    let error = |error| WipeError::Flash { path: path(), error };
-    let superblock = match read_superblock(flash) {
-        Ok(superblock) => Some(superblock),
-        Err(FlashError::Damaged(..)) => None,
-        Err(FlashError::NoSuperblock(PageError::Magic)) if is_blank(flash)? => {
-            return Err(WipeError::Blank { path: path() });
-        }
-        Err(FlashError::NoSuperblock(PageError::Magic)) => return Err(WipeError::Foreign { path: path() }),
-        Err(other) => return Err(error(other)),
-    };
-    let dirty_blocks = match &superblock {
-        None => None,
-        Some(superblock) if superblock.state == State::Detached => Some(0),
-        Some(superblock) => {
-            let layout = layout_of(superblock).map_err(error)?;
-            match layout.read(flash, superblock, SCAN_THREADS, &|_, _| ()) {
-                Ok(held) => Some(held.blocks().1),
-                Err(error) if error.is_of_contents() => (!superblock.may_be_dirty).then_some(0),
-                Err(other) => return Err(error(other)),
-            }
-        }
-    };
-    Ok(Holding { superblock, dirty_blocks })
 }
 
 /// Wipes a flash that was examined, durably. With a backend, its record is updated: it lacks no data from then on.

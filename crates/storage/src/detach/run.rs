@@ -1,0 +1,64 @@
+//! The detach of a cache of any layout.
+
+use flashwise_core::format::State;
+
+use super::{DetachError, Detached, check_size};
+use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
+use crate::disk::Disk;
+use crate::flash::{Progress, SCAN_THREADS};
+use crate::layout::layout_of;
+
+/// Writes back the dirty blocks of the cache on `flash`, and marks it as detached on both sides. `reading` receives the
+/// progress of reading the cache, `progress` the number of blocks written back and their total.
+pub fn detach(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Detached, DetachError> {
+    let mut come = None;
+    let detached = detach_counted(flash, backend, side, pairing, reading, &mut |written, all| {
+        come = Some((written, all));
+        progress(written, all);
+    });
+    detached.map_err(|error| match (error, come) {
+        (DetachError::Io(error), Some((written, all))) if written < all => {
+            DetachError::Unwritten { path: flash.description(), written, all, error }
+        }
+        (error, _) => error,
+    })
+}
+
+fn detach_counted(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Detached, DetachError> {
+    let superblock =
+        paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
+    if superblock.state == State::Detached {
+        Attachment::finish_detach(superblock, side)?;
+        return Ok(Detached::Before);
+    }
+    check_size(backend, &superblock)?;
+    let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
+    let held = match read {
+        Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
+            Attachment::of(superblock, side.inode()).detach(flash, side)?;
+            return Ok(Detached::Empty);
+        }
+        held => held.map_err(|error| DetachError::cache(flash, error))?,
+    };
+    // Nothing is written to the flash until all blocks are written back.
+    let (destaged_blocks, blocks) = held.destage(flash, backend, &superblock, progress)?;
+    if !blocks.is_empty() {
+        return Err(DetachError::Lost { path: flash.description(), blocks });
+    }
+    Attachment::of(superblock, side.inode()).detach(flash, side)?;
+    Ok(Detached::Now { destaged_blocks })
+}

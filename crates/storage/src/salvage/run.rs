@@ -1,0 +1,32 @@
+//! The salvage of a cache of any layout.
+
+use flashwise_core::format::State;
+
+use super::{List, Options, Outcome, Pair, find_superblock};
+use crate::attach::{Attachment, paired};
+use crate::detach::{DetachError, check_size};
+use crate::flash::Progress;
+use crate::layout::layout_of;
+
+/// Writes back the certain blocks of a damaged cache. `list` must store the uncertain ones before the cache is given
+/// up. `reading` receives the progress of reading the flash, `progress` the number of blocks written back and their
+/// total.
+pub fn salvage(
+    pair: Pair<'_>,
+    options: &Options,
+    list: List<'_>,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, DetachError> {
+    let Pair { flash, backend, side, pairing } = pair;
+    let pair_error = |error| DetachError::pair(flash, backend, error);
+    let (found, is_whole) = find_superblock(pair, options)?;
+    let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
+    if superblock.state == State::Detached {
+        Attachment::finish_detach(superblock, side)?;
+        return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
+    }
+    check_size(backend, &superblock)?;
+    let layout = layout_of(&superblock).map_err(|error| DetachError::cache(flash, error))?;
+    layout.salvage(pair, (superblock, is_whole), options, list, reading, progress)
+}
