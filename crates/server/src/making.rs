@@ -2,6 +2,7 @@
 
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -361,13 +362,13 @@ impl Making {
 
     /// Saves the current disks of a pool, if it was created here. If saving fails now, the next change saves it, or the
     /// end of the server.
-    pub fn note_disks(&self, pool: &str, disks: &[String]) -> Result<(), ManageError> {
+    pub fn note_disks(&self, pool: &str, disks: &BTreeSet<String>) -> Result<(), ManageError> {
         let mut known = self.known.lock();
         if !known.config.is_made(pool) {
             return Ok(());
         }
         let Some(made) = known.list(Kind::Pool).all.iter_mut().find(|made| made.name == pool) else { return Ok(()) };
-        made.disks = disks.to_vec();
+        made.disks = disks.iter().cloned().collect();
         known.write(Kind::Pool)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flashwise_storage::export::Exports;
-use flashwise_storage::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
+use flashwise_storage::inventory::{DiskInfo, Locks, Places, Presence, disks_behind, examine, present, scan};
 use flashwise_storage::pool::status::{MapRun, PoolStatus};
 use flashwise_storage::pool::{DiskAdded, NewLogical, Pool, PoolChange, prepare};
 use parking_lot::Mutex;
@@ -112,6 +112,20 @@ impl ServedPools {
         self.assignments.forget(name).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
     }
 
+    /// Returns the backends, disks and flash devices of all volumes and pools.
+    fn used_paths(&self) -> BTreeSet<PathBuf> {
+        let pools = self.served.pools();
+        let of_pools = pools.iter().flat_map(|pool| {
+            let config = pool.config();
+            let disks = pool.disk_paths().into_iter().map(PathBuf::from);
+            config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
+        });
+        let volumes = self.served.own_volumes();
+        let of_volumes =
+            volumes.iter().flat_map(|volume| [volume.config().backend.clone(), volume.config().flash.clone()]);
+        of_pools.chain(of_volumes).collect()
+    }
+
     /// Makes the maps durable, of one pool or of all.
     pub fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
         let pools = self.served.pools();
@@ -141,18 +155,9 @@ impl ServedPools {
 impl Pools for ServedPools {
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
         let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
-        // Disks of the running pools, and their flash devices.
-        let pools = self.served.pools();
-        let of_pools = pools.iter().flat_map(|pool| {
-            let config = pool.config();
-            let disks = pool.status().disks.into_iter().map(|disk| PathBuf::from(disk.path));
-            config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
-        });
-        let volumes = self.served.own_volumes();
-        let of_volumes =
-            volumes.iter().flat_map(|volume| [volume.config().backend.clone(), volume.config().flash.clone()]);
-        let files: BTreeSet<PathBuf> = of_pools.chain(of_volumes).filter(|path| path.is_file()).collect();
-        disks.extend(files.iter().filter_map(|path| examine(&Places::default(), path).ok()));
+        let used = self.used_paths();
+        let files = used.iter().filter(|path| path.is_file());
+        disks.extend(files.filter_map(|path| examine(&Places::default(), path).ok()));
         let locks = Locks::read(&Places::default());
         for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {
             if let Some(holder) = locks.holder(Path::new(&disk.path)) {
@@ -165,6 +170,12 @@ impl Pools for ServedPools {
 
     fn present_disks(&self) -> BTreeMap<String, Presence> {
         present(&Places::default()).unwrap_or_default()
+    }
+
+    fn used_disks(&self) -> BTreeSet<String> {
+        let mut disks = BTreeSet::new();
+        self.used_paths().iter().for_each(|path| disks_behind(&Places::default(), path, &mut disks));
+        disks
     }
 
     fn status(&self) -> Vec<PoolStatus> {

@@ -1,6 +1,6 @@
 //! Events of disks and pools: disks that appeared or disappeared, pools that lack a disk or fill up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flashwise_core::human;
 use flashwise_storage::inventory::Presence;
@@ -16,6 +16,8 @@ const POOLS_EVERY: u64 = 6;
 #[derive(Debug, Default)]
 pub struct News {
     disks: Option<BTreeMap<String, Presence>>,
+    /// Paths of the disks that volumes and pools used at the last look.
+    used_disks: BTreeSet<String>,
     looks: u64,
     pools: HashMap<String, Seen>,
 }
@@ -40,8 +42,9 @@ impl News {
         let Some(pools) = pools else { return };
         let now = pools.present_disks();
         if let Some(before) = self.disks.replace(now.clone()) {
-            of_disks(&before, &now, &mut |severity, text| happened(None, severity, text));
+            of_disks(&before, &now, &self.used_disks, &mut |severity, text| happened(None, severity, text));
         }
+        self.used_disks = pools.used_disks();
         let is_turn = self.looks.is_multiple_of(POOLS_EVERY);
         self.looks += 1;
         for pool in is_turn.then(|| pools.status()).into_iter().flatten() {
@@ -58,10 +61,15 @@ impl News {
 fn of_disks(
     before: &BTreeMap<String, Presence>,
     now: &BTreeMap<String, Presence>,
+    used: &BTreeSet<String>,
     happened: &mut dyn FnMut(Severity, String),
 ) {
     for path in before.iter().filter(|(path, was)| now.get(*path) != Some(was)).map(|(path, _)| path) {
-        happened(Severity::Warning, format!("The disk {path} went"));
+        let (severity, use_of_it) = match used.contains(path) {
+            true => (Severity::Warning, ", which a volume or pool uses, is"),
+            false => (Severity::Info, " is"),
+        };
+        happened(severity, format!("The disk {path}{use_of_it} gone"));
     }
     for (path, is) in now.iter().filter(|(path, is)| before.get(*path) != Some(is)) {
         happened(Severity::Info, format!("The disk {path} of {} was connected", human::bytes(is.size_bytes as f64)));
@@ -103,12 +111,13 @@ mod tests {
         let before = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdb", is(1 << 30, 2)), ("/dev/sdc", is(1 << 30, 3))]);
         let now = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdc", is(1 << 30, 4)), ("/dev/sdd", is(2 << 30, 5))]);
         let mut told = Vec::new();
-        of_disks(&before, &now, &mut |_, text| told.push(text));
+        let used = BTreeSet::from(["/dev/sda", "/dev/sdc"].map(str::to_owned));
+        of_disks(&before, &now, &used, &mut |severity, text| told.push((severity, text)));
         let expected = [
-            "The disk /dev/sdb went",
-            "The disk /dev/sdc went",
-            "The disk /dev/sdc of 1 GiB was connected",
-            "The disk /dev/sdd of 2 GiB was connected",
+            (Severity::Info, "The disk /dev/sdb is gone".to_owned()),
+            (Severity::Warning, "The disk /dev/sdc, which a volume or pool uses, is gone".to_owned()),
+            (Severity::Info, "The disk /dev/sdc of 1 GiB was connected".to_owned()),
+            (Severity::Info, "The disk /dev/sdd of 2 GiB was connected".to_owned()),
         ];
         assert_eq!(told, expected);
     }

@@ -1,6 +1,6 @@
 //! Requests about a server's pools, their disks and their logical disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flashwise_storage::inventory::{DiskInfo, Presence};
 use flashwise_storage::pool::PoolChange;
@@ -19,6 +19,11 @@ pub trait Pools: Send + Sync {
     /// Returns the machine's block devices, by reading sysfs.
     fn present_disks(&self) -> BTreeMap<String, Presence> {
         BTreeMap::new()
+    }
+
+    /// Returns the paths of the block devices that volumes and pools use.
+    fn used_disks(&self) -> BTreeSet<String> {
+        BTreeSet::new()
     }
 
     /// All pools.

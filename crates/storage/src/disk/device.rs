@@ -19,7 +19,7 @@ fn attribute(folder: &Path, name: &str) -> Option<String> {
 }
 
 /// Returns the disk of a partition, or the device itself.
-fn whole_disk(sysfs: &Path) -> PathBuf {
+pub fn whole_disk(sysfs: &Path) -> PathBuf {
     let parent = || Some(sysfs.canonicalize().ok()?.parent()?.to_owned());
     let is_partition = sysfs.join("partition").exists();
     is_partition.then(parent).flatten().unwrap_or_else(|| sysfs.to_owned())

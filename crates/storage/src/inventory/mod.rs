@@ -18,7 +18,7 @@ mod signature;
 mod smart;
 mod wear;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -34,37 +34,27 @@ use self::signature::{CACHE, Ends, POOL};
 pub use self::signature::{POOL_MAGIC, Signature};
 use self::wear::condition;
 pub(crate) use self::wear::written_bytes;
+use crate::disk::device::whole_disk;
 
 /// The sector size in sysfs, regardless of the device's.
 const SECTOR: u64 = 512;
 
-/// The use of a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// It belongs to a pool.
-    Data,
-    /// It holds a cache.
-    Cache,
-    /// It is blank and available.
-    #[default]
-    Spare,
-    /// It holds something else, or cannot be examined.
-    Foreign,
-    /// The machine uses it: it is mounted, used as swap, or part of another device.
-    System,
-}
-
-impl Role {
-    /// The name of the role.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Data => "data",
-            Role::Cache => "cache",
-            Role::Spare => "spare",
-            Role::Foreign => "foreign",
-            Role::System => "system",
-        }
+flashwise_core::words! {
+    /// The use of a disk.
+    #[derive(Default, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Role {
+        /// It belongs to a pool.
+        Data "data",
+        /// It holds a cache.
+        Cache "cache",
+        /// It is blank and available.
+        #[default]
+        Spare "spare",
+        /// It holds something else, or cannot be examined.
+        Foreign "foreign",
+        /// The machine uses it: it is mounted, used as swap, or part of another device.
+        System "system",
     }
 }
 
@@ -222,6 +212,26 @@ pub fn present(places: &Places) -> io::Result<BTreeMap<String, Presence>> {
         (size_bytes > 0).then_some((path, Presence { size_bytes, came }))
     });
     Ok(there.collect())
+}
+
+/// Adds the paths of the disks behind a file or block device to `disks`: the disk of a partition, those of a file
+/// system (except btrfs), of a device mapper or RAID, and of the file of a loop device.
+pub fn disks_behind(places: &Places, path: &Path, disks: &mut BTreeSet<String>) {
+    let Ok(metadata) = std::fs::metadata(path) else { return };
+    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    let number = format!("dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    disks_below(places, &places.sys.join(number), disks);
+}
+
+fn disks_below(places: &Places, folder: &Path, disks: &mut BTreeSet<String>) {
+    let Ok(folder) = whole_disk(folder).canonicalize() else { return };
+    disks.insert(device_path(places, &folder.file_name().unwrap_or_default().to_string_lossy()).display().to_string());
+    for name in inside_of(&folder.join("slaves")) {
+        disks_below(places, &places.sys.join("class/block").join(name), disks);
+    }
+    if let Some(file) = attribute(&folder, "loop/backing_file") {
+        disks_behind(places, Path::new(&file), disks);
+    }
 }
 
 /// Examines one disk: a regular file, a whole block device, or a partition.

@@ -169,3 +169,27 @@ fn names_are_in_the_order_of_their_numbers() {
     let names: Vec<_> = disks.iter().map(|disk| disk.path.rsplit("dev/").next().unwrap()).collect();
     assert_eq!(names, ["cciss/c0d0", "nvme2n1", "nvme10n1", "sdb", "sdaa"]);
 }
+
+#[test]
+fn the_disks_behind_a_file_are_those_of_its_file_system() {
+    let machine = Machine::new();
+    machine.disk("sda", &[], b"");
+    machine.disk("sdb", &[], b"");
+    machine.disk("dm-0", &[], b"");
+    machine.write("sys/block/sdb/sdb1/partition", "1\n");
+    for folder in ["sys/dev/block", "sys/class/block", "sys/block/dm-0/slaves/sda", "sys/block/dm-0/slaves/sdb1"] {
+        std::fs::create_dir_all(machine.path(folder)).unwrap();
+    }
+    let device = std::fs::metadata(machine.path("dev")).unwrap().dev();
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    symlink("../../block/dm-0", machine.path(&format!("sys/dev/block/{number}"))).unwrap();
+    symlink("../../block/sda", machine.path("sys/class/block/sda")).unwrap();
+    symlink("../../block/sdb/sdb1", machine.path("sys/class/block/sdb1")).unwrap();
+    let mut disks = BTreeSet::new();
+    disks_behind(&machine.places(), &machine.path("dev/sda"), &mut disks);
+    let expected = ["dm-0", "sda", "sdb"].map(|name| machine.path("dev").join(name).display().to_string());
+    assert_eq!(disks.into_iter().collect::<Vec<_>>(), expected);
+    let mut none = BTreeSet::new();
+    disks_behind(&machine.places(), Path::new("/no/such/disk"), &mut none);
+    assert!(none.is_empty());
+}

@@ -168,7 +168,7 @@ struct Shared {
 }
 
 /// Receives the paths of a pool's disks, including missing ones, after a disk was added or removed.
-pub type DisksChanged = Box<dyn Fn(&[String]) + Send + Sync>;
+pub type DisksChanged = Box<dyn Fn(&BTreeSet<String>) + Send + Sync>;
 
 /// An open pool.
 pub struct Pool {
@@ -441,6 +441,11 @@ impl Pool {
         self.shared.volume()
     }
 
+    /// Returns the paths of the disks, including missing ones.
+    pub fn disk_paths(&self) -> BTreeSet<String> {
+        self.shared.disk_paths()
+    }
+
     /// Registers a function that is called when a disk was added or removed. At most one can be registered.
     pub fn on_disks(&self, tell: DisksChanged) {
         assert!(self.shared.on_disks.set(tell).is_ok(), "only one function is registered");
@@ -511,17 +516,15 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    /// Returns the paths of the disks. A missing disk may have had the path that another disk has now.
+    fn disk_paths(&self) -> BTreeSet<String> {
+        self.state().metadata.map.disks.values().map(|disk| disk.path.clone()).collect()
+    }
+
     /// Reports that a disk was added or removed. Must not be called with the state locked.
     fn tell_disks(&self) {
         if let Some(tell) = self.on_disks.get() {
-            let mut disks: Vec<String> = Vec::new();
-            // A missing disk may have had the path that another disk has now.
-            for disk in self.state().metadata.map.disks.values() {
-                if !disks.contains(&disk.path) {
-                    disks.push(disk.path.clone());
-                }
-            }
-            tell(&disks);
+            tell(&self.disk_paths());
         }
     }
 
