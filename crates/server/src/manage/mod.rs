@@ -19,7 +19,6 @@ mod api;
 #[cfg(feature = "http")]
 mod connections;
 #[cfg(feature = "http")]
-#[cfg(feature = "http")]
 mod guard;
 #[cfg(feature = "http")]
 mod history;
@@ -62,7 +61,6 @@ pub use alert_options::AlertOptions;
 pub use api::{Api, Listening};
 pub use changes::{Changes, parse as parse_changes};
 pub use clients::Clients;
-#[cfg(feature = "http")]
 #[cfg(feature = "http")]
 pub use metrics::{encode as encode_metrics, names as metric_names};
 #[cfg(not(feature = "http"))]

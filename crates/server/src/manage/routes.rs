@@ -15,15 +15,16 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use parking_lot::Mutex;
-use serde::{Serialize, de::DeserializeOwned};
-use utoipa::openapi::path::Operation;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -134,8 +135,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(Routed { server, live, changing }: Routed, client: Client, dry: bool, headers: &HeaderMap) -> Asked {
-        Asked { server, live: Log { live, client }, changing, dry, wanted: tag::wanted(headers) }
+    fn of(parts: &Parts, routed: &Routed, dry: bool) -> Answer<Asked> {
+        let Routed { server, live, changing } = routed.clone();
+        let client = parts.extensions.get::<Client>().cloned().ok_or_else(unknown_client)?;
+        Ok(Asked { server, live: Log { live, client }, changing, dry, wanted: tag::wanted(&parts.headers) })
     }
 }
 
@@ -143,9 +146,50 @@ impl FromRequestParts<Routed> for Asked {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Asked> {
-        let dry = asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run;
-        let client = parts.extensions.get::<Client>().cloned().ok_or_else(unknown_client)?;
-        Ok(Asked::of(routed.clone(), client, dry, &parts.headers))
+        Asked::of(parts, routed, asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run)
+    }
+}
+
+/// Query of a deletion.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Deletion {
+    /// Repeats the name, to prevent mistakes. Optional in a dry run.
+    confirm: Option<String>,
+    /// Returns the plan, and changes nothing.
+    #[serde(default, rename = "dry-run")]
+    dry_run: bool,
+}
+
+/// A request for a deletion.
+struct Deleting {
+    asked: Asked,
+    confirm: Option<String>,
+}
+
+impl Deleting {
+    /// Returns the request if it repeats the name; otherwise fails with the effect of the deletion.
+    fn confirmed(self, name: &str, effect: impl fmt::Display) -> Answer<Asked> {
+        check_confirmed(self.asked.dry, self.confirm.as_deref(), name, effect)?;
+        Ok(self.asked)
+    }
+}
+
+impl FromRequestParts<Routed> for Deleting {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Deleting> {
+        let Deletion { confirm, dry_run } = asked(Query::try_from_uri(&parts.uri))?;
+        Ok(Deleting { asked: Asked::of(parts, routed, dry_run)?, confirm })
+    }
+}
+
+/// Fails unless the name was repeated correctly; a dry run may omit it.
+fn check_confirmed(dry: bool, confirm: Option<&str>, name: &str, effect: impl fmt::Display) -> Answer<()> {
+    match confirm.map_or(dry, |confirm| confirm == name) {
+        true => Ok(()),
+        false => Err(bad(format!("{effect}; to confirm it, repeat '{name}' as confirm"))),
     }
 }
 
@@ -196,9 +240,7 @@ fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
 #[utoipa::path(
     get,
     path = "/v1/status",
-    responses(
-        (status = 200, description = "Success", body = ServerStatus),
-    )
+    responses((status = 200, description = "Success", body = ServerStatus))
 )]
 async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
     blocking(server, |server| Ok(server.status())).await.map(Json)
@@ -208,11 +250,7 @@ async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}",
-    params(("name" = String, Path, description = "The volume")),
-    responses(
-        (status = 200, description = "Success", body = VolumeStatus),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
-    )
+    responses((status = 200, description = "Success", body = VolumeStatus))
 )]
 async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeStatus>> {
     let name = named(name)?;
@@ -223,14 +261,11 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
 #[utoipa::path(
     patch,
     path = "/v1/volumes/{name}",
-    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     request_body = Changes,
     responses(
         (status = 200, description = "The volume; with `dry-run=true`: the plan", body = VolumeStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
-        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
     )
 )]
 async fn change(Asked { server, live, changing, dry, wanted }: Asked, name: Name, body: Bytes) -> Answer<Response> {
@@ -257,11 +292,7 @@ async fn change(Asked { server, live, changing, dry, wanted }: Asked, name: Name
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/settings",
-    params(("name" = String, Path, description = "The volume")),
-    responses(
-        (status = 200, description = "Success", body = Vec<SettingStatus>),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
-    )
+    responses((status = 200, description = "Success", body = Vec<SettingStatus>))
 )]
 async fn settings(State(server): Server, name: Name) -> Answer<Response> {
     let name = named(name)?;
@@ -273,7 +304,6 @@ async fn settings(State(server): Server, name: Name) -> Answer<Response> {
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/what-if",
-    params(("name" = String, Path, description = "The volume")),
     responses(
         (status = 200, description = "Success", body = WhatIfStatus),
         (status = 404, description = "There is no such volume, or it has no flash", body = ErrorBody),
@@ -306,10 +336,8 @@ async fn flush_all(State(server): Server) -> Answer<StatusCode> {
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/flush",
-    params(("name" = String, Path, description = "The volume")),
     responses(
         (status = 204, description = "It is done"),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
@@ -322,13 +350,10 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/detach",
-    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 202, description = "It began", body = DetachProgress),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
-        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
     )
 )]
 async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name) -> Answer<Response> {
@@ -351,13 +376,10 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/attach",
-    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 204, description = "The next start uses the flash"),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It is not detached", body = ErrorBody),
-        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
@@ -381,10 +403,8 @@ async fn attach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
 #[utoipa::path(
     get,
     path = "/v1/volumes/{name}/detach",
-    params(("name" = String, Path, description = "The volume")),
     responses(
         (status = 200, description = "Success", body = DetachProgress),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
@@ -414,9 +434,7 @@ async fn all_metrics(State(server): Server) -> Answer<Response> {
     get,
     path = "/healthz",
     security(()),
-    responses(
-        (status = 200, description = "Success", body = String),
-    )
+    responses((status = 200, description = "Success", body = String))
 )]
 async fn health() -> &'static str {
     "ok\n"
@@ -459,9 +477,7 @@ async fn ready(State(server): Server) -> Answer<&'static str> {
 #[utoipa::path(
     get,
     path = "/openapi.json",
-    responses(
-        (status = 200, description = "Success", body = Object),
-    )
+    responses((status = 200, description = "Success", body = Object))
 )]
 async fn description() -> Json<utoipa::openapi::OpenApi> {
     Json(openapi())
@@ -513,8 +529,8 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "flashwise", description = "Manages a running flashwise server.", license(name = "Apache-2.0 OR MIT")),
-    // utoipa does not collect types that only parameters name.
-    components(schemas(super::history::Range, super::history::Severity, alerts::Format)),
+    // utoipa does not collect types that only parameters or common answers name.
+    components(schemas(super::history::Range, super::history::Severity, alerts::Format, Plan)),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]
@@ -552,18 +568,44 @@ fn grouped<S: Clone + Send + Sync + 'static>(heading: &str, mut router: OpenApiR
     router
 }
 
-/// Adds the errors of the guard to each operation, and the error for too long bodies.
-fn add_refusals(openapi: &mut utoipa::openapi::OpenApi) {
-    let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+/// Returns the parameters in a path, each with the kind of thing that it names: `name` is a `pool` in `/pools/{name}`.
+fn parameters_in(path: &str) -> Vec<(&str, String)> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let thing = |part: &str| part.trim_end_matches('s').replace('-', " ");
+    parts.windows(2).filter_map(|pair| Some((pair[1].strip_prefix('{')?.strip_suffix('}')?, thing(pair[0])))).collect()
+}
+
+/// Adds to each operation the parameters of its path, and the answers that follow from its parameters and the guard.
+fn add_common(openapi: &mut utoipa::openapi::OpenApi) {
     for (path, method, operation) in operations(openapi) {
-        let refusals = [
-            ("401", !guard::is_open(&method, path), "A token is needed"),
-            ("403", true, "The request comes from a foreign page or host name, or its token is read-only"),
-            ("413", operation.request_body.is_some(), "The body is too long"),
+        let names = parameters_in(path);
+        let parameters = operation.parameters.get_or_insert_default();
+        let is = |parameter: &_, name: &str| matches!(parameter, RefOr::T(Parameter { name: of, .. }) if of == name);
+        let has = |name: &str| parameters.iter().any(|parameter| is(parameter, name));
+        let (is_dry, has_tag) = (has("dry-run"), has("If-Match"));
+        let has_input = operation.request_body.is_some() || !parameters.is_empty();
+        parameters.extend(names.iter().map(|(name, thing)| {
+            let (kind, of) = if *name == "number" { (Type::Integer, "number of the ") } else { (Type::String, "") };
+            let schema = ObjectBuilder::new().schema_type(kind);
+            let parameter =
+                ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Path).required(Required::True);
+            RefOr::T(parameter.description(Some(format!("The {of}{thing}"))).schema(Some(schema)).build())
+        }));
+        let thing = names.last().map_or("", |(_, thing)| thing);
+        let answers = [
+            ("200", is_dry, "With `dry-run=true`: the plan".to_owned()),
+            ("400", has_input, "The request is invalid".to_owned()),
+            ("401", !guard::is_open(&method, path), "A token is needed".to_owned()),
+            ("403", true, "The request comes from a foreign page or host name, or its token is read-only".to_owned()),
+            ("404", !names.is_empty(), format!("There is no such {thing}")),
+            ("412", has_tag, "It was changed meanwhile".to_owned()),
+            ("413", operation.request_body.is_some(), "The body is too long".to_owned()),
         ];
-        for (status, _, description) in refusals.into_iter().filter(|(_, may_be, _)| *may_be) {
-            let refusal = ResponseBuilder::new().description(description).content("application/json", body()).build();
-            operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(refusal));
+        for (status, _, description) in answers.into_iter().filter(|(_, may_be, _)| *may_be) {
+            let schema = Ref::from_schema_name(if status == "200" { "Plan" } else { "ErrorBody" });
+            let content = ContentBuilder::new().schema(Some(schema)).build();
+            let answer = ResponseBuilder::new().description(description).content("application/json", content).build();
+            operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(answer));
         }
     }
 }
@@ -572,6 +614,6 @@ fn add_refusals(openapi: &mut utoipa::openapi::OpenApi) {
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut openapi = described().into_openapi();
     openapi.merge(following::routes().into_openapi());
-    add_refusals(&mut openapi);
+    add_common(&mut openapi);
     openapi
 }

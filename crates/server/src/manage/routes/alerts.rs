@@ -48,10 +48,7 @@ pub(super) struct Wanted {
     get,
     path = "/v1/events/export",
     params(Wanted),
-    responses(
-        (status = 200, description = "The events", body = Vec<Event>),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-    )
+    responses((status = 200, description = "The events", body = Vec<Event>))
 )]
 pub(super) async fn export(
     State(routed): State<Routed>,

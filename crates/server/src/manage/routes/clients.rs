@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, Server, blocking, grouped, json, named};
 use crate::front::Assigned;
 use crate::manage::clients::{Clients, IscsiStatus, NewAssignment, OpenClient};
-use crate::manage::plan::{DryRun, Plan};
+use crate::manage::plan::DryRun;
 use crate::manage::{ManageError, Managed, tag};
 
 fn clients(server: &dyn Managed) -> Result<&dyn Clients, ManageError> {
@@ -33,13 +33,8 @@ pub(super) async fn all_clients(State(server): Server) -> Answer<Json<Vec<OpenCl
 #[utoipa::path(
     delete,
     path = "/v1/clients/{number}",
-    params(("number" = u64, Path, description = "The number of the client"), DryRun),
-    responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
-        (status = 204, description = "It has ended"),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such client", body = ErrorBody),
-    )
+    params(DryRun),
+    responses((status = 204, description = "It has ended"))
 )]
 pub(super) async fn disconnect(
     Asked { server, live, dry, .. }: Asked,
@@ -100,15 +95,12 @@ async fn change(
 #[utoipa::path(
     put,
     path = "/v1/iscsi/exports/{name}",
-    params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     request_body = NewAssignment,
     responses(
         (status = 200, description = "Done; with `dry-run=true`: the plan", body = IscsiStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such export", body = ErrorBody),
         (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
             certificates", body = ErrorBody),
-        (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Response> {
@@ -120,13 +112,11 @@ pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Resp
 #[utoipa::path(
     delete,
     path = "/v1/iscsi/exports/{name}",
-    params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     responses(
         (status = 200, description = "Done; with `dry-run=true`: the plan", body = IscsiStatus),
-        (status = 404, description = "There is no such export", body = ErrorBody),
         (status = 409, description = "Such clients cannot come: iSCSI is not served, or clients of NBD show no \
             certificates", body = ErrorBody),
-        (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn assign_as_configured(asked: Asked, name: Name) -> Answer<Response> {

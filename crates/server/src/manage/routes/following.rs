@@ -132,7 +132,6 @@ pub async fn session(State(page): State<Page>, Extension(peer): Extension<Peer>,
     request_body = SignIn,
     responses(
         (status = 204, description = "The cookie is in `Set-Cookie`"),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 401, description = "The token is wrong", body = ErrorBody),
     )
 )]
@@ -195,12 +194,8 @@ pub async fn sign_out(State(page): State<Page>, headers: HeaderMap) -> Response 
     get,
     path = "/v1/volumes/{name}/history",
     tag = "following",
-    params(("name" = String, Path, description = "The volume"), Query),
-    responses(
-        (status = 200, description = "Success", body = Past),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
-    )
+    params(Query),
+    responses((status = 200, description = "Success", body = Past))
 )]
 pub async fn history(
     State(server): Server,

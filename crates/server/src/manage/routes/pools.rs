@@ -1,22 +1,23 @@
 //! The routes of pools, their disks and their logical disks.
 
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::header::ETAG;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use flashwise_storage::inventory::DiskInfo;
 use flashwise_storage::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use flashwise_storage::pool::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogical, PoolChange};
-use serde::{Deserialize, Serialize};
-use utoipa::IntoParams;
+use serde::Serialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, grouped, json, named};
-use crate::manage::guard::Client;
+use super::{
+    Answer, Asked, Deleting, Deletion, ErrorBody, IfMatch, Routed, Server, bad, blocking, check_confirmed, grouped,
+    json, named,
+};
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{DiskWiped, ManageError, Managed, NewPool, Pools, tag};
 
@@ -67,9 +68,7 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
     params(DryRun, IfMatch),
     request_body = NewPool,
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is served", body = PoolStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 409, description = "A disk is not free, or the name is taken", body = ErrorBody),
         (status = 412, description = "A disk to wipe was replaced", body = ErrorBody),
         (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
@@ -95,11 +94,7 @@ pub(super) async fn make_pool(Asked { server, live, changing, dry, wanted }: Ask
 #[utoipa::path(
     get,
     path = "/v1/pools/{name}",
-    params(("name" = String, Path, description = "The pool")),
-    responses(
-        (status = 200, description = "Success", body = PoolStatus),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
-    )
+    responses((status = 200, description = "Success", body = PoolStatus))
 )]
 pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answer<Response> {
     let name = named(name)?;
@@ -112,30 +107,17 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}",
-    params(("name" = String, Path, description = "The pool"), Deletion, IfMatch),
+    params(Deletion, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It has logical disks, or comes from the configuration", body = ErrorBody),
-        (status = 412, description = "It was changed meanwhile", body = ErrorBody),
         (status = 500, description = "It is not served any more, but a disk could not be cleared", body = ErrorBody),
     )
 )]
-pub(super) async fn delete_pool(
-    State(routed): State<Routed>,
-    Extension(client): Extension<Client>,
-    name: Names<String>,
-    query: Result<Query<Deletion>, QueryRejection>,
-    headers: HeaderMap,
-) -> Answer<Response> {
+pub(super) async fn delete_pool(deleting: Deleting, name: Names<String>) -> Answer<Response> {
     let name = named(name)?;
-    let Deletion { confirm, dry_run: dry } = asked(query)?;
-    if !is_confirmed(dry, confirm.as_ref(), &name) {
-        return Err(bad(format!("to delete the pool '{name}', give its name as confirm")));
-    }
-    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, client, dry, &headers);
+    let Asked { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this deletes a pool")?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
@@ -231,11 +213,6 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
     move |pool| Ok(logical_status(pool, name)?)
 }
 
-/// True if the name was repeated correctly; a dry run may omit it.
-pub(super) fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -> bool {
-    confirm.map_or(dry, |confirm| confirm == name)
-}
-
 /// Wipes an unused disk; its data is lost.
 #[utoipa::path(
     post,
@@ -243,7 +220,6 @@ pub(super) fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -
     params(DryRun, IfMatch),
     request_body = DiskWiped,
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is blank"),
         (status = 400, description = "The path is not confirmed", body = ErrorBody),
         (status = 409, description = "The disk is in use, or blank already", body = ErrorBody),
@@ -252,9 +228,7 @@ pub(super) fn is_confirmed(dry: bool, confirm: Option<&String>, name: &String) -
 )]
 pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(&body)?;
-    if !is_confirmed(dry, confirm.as_ref(), &path) {
-        return Err(bad(format!("a wipe loses the data on {path}; to confirm it, give the path as confirm")));
-    }
+    check_confirmed(dry, confirm.as_deref(), &path, "a wipe loses the data on a disk")?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
@@ -276,15 +250,11 @@ pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Ask
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks",
-    params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     request_body = DiskAdded,
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is a part of the pool", body = PoolStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is not free, or it cannot be done now", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
@@ -296,19 +266,10 @@ pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> 
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}/disks/{number}",
-    params(
-        ("name" = String, Path, description = "The pool"),
-        ("number" = u32, Path, description = "The disk's number"),
-        DryRun,
-        IfMatch
-    ),
+    params(DryRun, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 202, description = "It began", body = PoolStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
@@ -321,18 +282,10 @@ pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answe
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks/{number}/keep",
-    params(
-        ("name" = String, Path, description = "The pool"),
-        ("number" = u32, Path, description = "The disk's number"),
-        DryRun,
-        IfMatch
-    ),
+    params(DryRun, IfMatch),
     responses(
         (status = 200, description = "It stays; with `dry-run=true`: the plan", body = PoolStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It is not being emptied", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
@@ -344,19 +297,11 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks/{number}/give-up",
-    params(
-        ("name" = String, Path, description = "The pool"),
-        ("number" = u32, Path, description = "The disk's number"),
-        DryRun,
-        IfMatch
-    ),
+    params(DryRun, IfMatch),
     request_body = DiskGivenUp,
     responses(
         (status = 200, description = "The pool continues without it; with `dry-run=true`: the plan", body = PoolStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is present, or the path is wrong", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: Bytes) -> Answer<Response> {
@@ -369,15 +314,11 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: B
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/logical-disks",
-    params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
+    params(DryRun, IfMatch),
     request_body = NewLogical,
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is there", body = LogicalDiskStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The name is taken, or there is no space", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
@@ -391,19 +332,11 @@ pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body:
 #[utoipa::path(
     patch,
     path = "/v1/pools/{name}/logical-disks/{disk}",
-    params(
-        ("name" = String, Path, description = "The pool"),
-        ("disk" = String, Path, description = "The logical disk"),
-        DryRun,
-        IfMatch
-    ),
+    params(DryRun, IfMatch),
     request_body = LogicalDiskChange,
     responses(
         (status = 200, description = "Done; with `dry-run=true`: the plan", body = LogicalDiskStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
-        (status = 404, description = "There is no such logical disk", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)>, body: Bytes) -> Answer<Response> {
@@ -416,50 +349,21 @@ pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)
     answer(change_pool(asked, change).await?, StatusCode::OK, one(&name))
 }
 
-/// Query of a deletion.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Deletion {
-    /// Repeats the name, to prevent mistakes. Optional in a dry run.
-    pub(super) confirm: Option<String>,
-    /// Returns the plan, and changes nothing.
-    #[serde(default, rename = "dry-run")]
-    pub(super) dry_run: bool,
-}
-
 /// Deletes a logical disk that no client has open; its data is lost.
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}/logical-disks/{disk}",
-    params(
-        ("name" = String, Path, description = "The pool"),
-        ("disk" = String, Path, description = "The logical disk"),
-        Deletion,
-        IfMatch
-    ),
+    params(Deletion, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
-        (status = 404, description = "There is no such logical disk", body = ErrorBody),
         (status = 409, description = "It is in use", body = ErrorBody),
-        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn delete_logical_disk(
-    State(routed): State<Routed>,
-    Extension(client): Extension<Client>,
-    of: Names<(String, String)>,
-    query: Result<Query<Deletion>, QueryRejection>,
-    headers: HeaderMap,
-) -> Answer<Response> {
+pub(super) async fn delete_logical_disk(deleting: Deleting, of: Names<(String, String)>) -> Answer<Response> {
     let (pool, name) = named(of)?;
-    let Deletion { confirm, dry_run: dry } = asked(query)?;
-    if !is_confirmed(dry, confirm.as_ref(), &name) {
-        return Err(bad(format!("a deletion loses the data on '{name}'; to confirm it, give the name as confirm")));
-    }
-    Ok(match change_pool(Asked::of(routed, client, dry, &headers), (pool, PoolChange::Delete(name))).await? {
+    let asked = deleting.confirmed(&name, "a deletion loses the data of a logical disk")?;
+    Ok(match change_pool(asked, (pool, PoolChange::Delete(name))).await? {
         Changed::Planned(plan, tag) => plan_response(plan, tag),
         Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
     })
@@ -469,12 +373,7 @@ pub(super) async fn delete_logical_disk(
 #[utoipa::path(
     get,
     path = "/v1/pools/{name}/logical-disks/{disk}/map",
-    params(("name" = String, Path, description = "The pool"), ("disk" = String, Path, description = "The logical \
-        disk")),
-    responses(
-        (status = 200, description = "Success", body = Vec<MapRun>),
-        (status = 404, description = "There is no such logical disk", body = ErrorBody),
-    )
+    responses((status = 200, description = "Success", body = Vec<MapRun>))
 )]
 pub(super) async fn map_of_logical_disk(
     State(server): Server,

@@ -1,20 +1,15 @@
 //! The routes that make and remove volumes.
 
-use axum::Extension;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use flashwise_storage::status::VolumeStatus;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::pools::{Deletion, is_confirmed};
-use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, asked, bad, blocking, json, named};
-use crate::manage::guard::Client;
-use crate::manage::plan::{DryRun, Plan};
+use super::{Answer, Asked, Deleting, Deletion, ErrorBody, IfMatch, Name, Routed, blocking, json, named};
+use crate::manage::plan::DryRun;
 use crate::manage::{Managed, NewVolume, tag};
 
 /// Makes a volume of a backend, which keeps its data. It is served at once, and again after a restart.
@@ -24,9 +19,7 @@ use crate::manage::{Managed, NewVolume, tag};
     params(DryRun, IfMatch),
     request_body = NewVolume,
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 201, description = "It is served", body = VolumeStatus),
-        (status = 400, description = "The request is invalid", body = ErrorBody),
         (status = 409, description = "The backend or the flash is in use, or the name is taken", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
@@ -52,30 +45,17 @@ pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked
 #[utoipa::path(
     delete,
     path = "/v1/volumes/{name}",
-    params(("name" = String, Path, description = "The volume"), Deletion, IfMatch),
+    params(Deletion, IfMatch),
     responses(
-        (status = 200, description = "With `dry-run=true`: the plan", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
-        (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It is in use, dirty, or of the configuration", body = ErrorBody),
-        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
-pub(super) async fn delete_volume(
-    State(routed): State<Routed>,
-    Extension(client): Extension<Client>,
-    name: Name,
-    query: Result<Query<Deletion>, QueryRejection>,
-    headers: HeaderMap,
-) -> Answer<Response> {
+pub(super) async fn delete_volume(deleting: Deleting, name: Name) -> Answer<Response> {
     let name = named(name)?;
-    let Deletion { confirm, dry_run: dry } = asked(query)?;
-    if !is_confirmed(dry, confirm.as_ref(), &name) {
-        return Err(bad(format!("to remove the volume '{name}', give its name as confirm")));
-    }
-    let Asked { server, live, changing, wanted, .. } = Asked::of(routed, client, dry, &headers);
+    let Asked { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this removes a volume")?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         // One that is not served has no settings that could have been seen.
