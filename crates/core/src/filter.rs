@@ -23,25 +23,25 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::options::{did_you_mean, word};
+use crate::options::did_you_mean;
 
-/// Treatment of a client's misses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Caching {
-    /// The client is not listed: sequential streams bypass the flash, and the policy decides about all other requests.
-    #[default]
-    Usual,
-    /// The policy decides about all requests.
-    Always,
-    /// All misses bypass the flash. Cached blocks are still read, and kept valid.
-    Never,
-    /// As usual, but a write reaches the backend before its answer. No list sets this; it is used for a write-through
-    /// logical disk in a write-back pool.
-    Through,
+crate::words! {
+    /// Treatment of a client's misses.
+    #[derive(Default)]
+    pub enum Caching {
+        /// The client is not listed: sequential streams bypass the flash, and the policy decides about all other
+        /// requests.
+        #[default]
+        Usual "usual",
+        /// The policy decides about all requests.
+        Always "always",
+        /// All misses bypass the flash. Cached blocks are still read, and kept valid.
+        Never "never",
+        /// As usual, but a write reaches the backend before its answer. No list sets this; it is used for a
+        /// write-through logical disk in a write-back pool.
+        Through "through",
+    }
 }
-
-/// All variants, by number.
-const CACHING: [Caching; 4] = [Caching::Usual, Caching::Always, Caching::Never, Caching::Through];
 
 impl Caching {
     /// Returns the variant's number.
@@ -51,12 +51,7 @@ impl Caching {
 
     /// Returns the variant of a [`number`](Self::number).
     pub fn of_number(number: u8) -> Option<Caching> {
-        CACHING.get(usize::from(number)).copied()
-    }
-
-    /// Returns the variant's name: `usual`, `always`, `never` or `through`.
-    pub fn name(self) -> &'static str {
-        ["usual", "always", "never", "through"][self as usize]
+        Caching::ALL.get(usize::from(number)).copied()
     }
 }
 
@@ -268,31 +263,15 @@ impl FromStr for Network {
     }
 }
 
-/// The default for clients that no rule names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clients {
-    /// Cache all: Flashcache's mode "cache everything".
-    #[default]
-    All,
-    /// Cache none: its mode "cache nothing".
-    None,
-}
-
-impl Clients {
-    /// Both variants by name.
-    pub const NAMES: [(&str, Clients); 2] = [("all", Clients::All), ("none", Clients::None)];
-
-    /// Returns the variant's name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
-}
-
-impl FromStr for Clients {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Clients, String> {
-        word(name, &Clients::NAMES)
+crate::words! {
+    /// The default for clients that no rule names.
+    #[derive(Default)]
+    pub enum Clients {
+        /// Cache all: Flashcache's mode "cache everything".
+        #[default]
+        All "all",
+        /// Cache none: its mode "cache nothing".
+        None "none",
     }
 }
 

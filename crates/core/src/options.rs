@@ -4,27 +4,33 @@
 //! use flashwise_core::options::{Kind, Options, Parameter};
 //!
 //! static PARAMETERS: [Parameter; 2] = [
-//!     Parameter { name: "share", kind: Kind::Number(0.0, 1.0), default: "25%", meaning: "how much" },
-//!     Parameter { name: "every", kind: Kind::Duration(1, 60_000_000), default: "1s", meaning: "how often" },
+//!     Parameter::of("share", Kind::Number(0.0, 1.0), "25%").means("how much"),
+//!     Parameter::of("every", Kind::Duration(1, 60_000_000), "1s").means("how often"),
 //! ];
 //! let options = Options::parse("sampler", &PARAMETERS, "every=20ms")?;
 //! assert_eq!((options.number("share"), options.duration_us("every")), (0.25, 20_000));
 //!
 //! let error = |text| Options::parse("sampler", &PARAMETERS, text).unwrap_err().to_string();
-//! assert_eq!(error("share=2"), "sampler: option 'share' is '2', expected a number from 0 to 1");
+//! assert_eq!(error("share=2"), "sampler: share: found '2', expected a number from 0 to 1");
 //! assert_eq!(error("evry=1s"), "sampler has no option 'evry' (did you mean 'every'?); it has: share, every");
 //! # Ok::<(), flashwise_core::options::OptionError>(())
 //! ```
 
+mod given;
+
 use std::fmt;
 
 use crate::quantity::{ByteSize, Duration, Share, ratio};
+
+pub use given::Given;
 
 /// The values that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A real number within these bounds, inclusive. Percentages such as `25%` are shares of 1.
     Number(f64, f64),
+    /// A number above 0, at most this one.
+    Positive(f64),
     /// A whole number within these bounds, inclusive.
     Count(u64, u64),
     /// One of these words.
@@ -43,11 +49,25 @@ pub enum Kind {
     List,
 }
 
+/// Upper limit of numbers. Larger ones are mistakes, and far larger ones would overflow to infinity in sums.
+const NUMBER_MAX: f64 = 1e15;
+
+impl Kind {
+    /// A number above 0.
+    pub const POSITIVE: Kind = Kind::Positive(NUMBER_MAX);
+    /// A number of at least 0.
+    pub const NOT_NEGATIVE: Kind = Kind::Number(0.0, NUMBER_MAX);
+    /// Any duration.
+    pub const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Number(min, max) if *max == f64::MAX => write!(f, "a number of at least {min}"),
+            Kind::Number(min, max) if *max >= NUMBER_MAX => write!(f, "a number of at least {min}"),
             Kind::Number(min, max) => write!(f, "a number from {min} to {max}"),
+            Kind::Positive(max) if *max >= NUMBER_MAX => f.write_str("a number above 0"),
+            Kind::Positive(max) => write!(f, "a number above 0, at most {max}"),
             Kind::Count(min, u64::MAX) => write!(f, "a whole number of at least {min}"),
             Kind::Count(min, max) => write!(f, "a whole number from {min} to {max}"),
             Kind::Choice(words) => f.write_str(&listed(words)),
@@ -55,6 +75,7 @@ impl fmt::Display for Kind {
             Kind::Size(min, max) => {
                 write!(f, "a size in bytes from {} to {}", ByteSize::new(*min), ByteSize::new(*max))
             }
+            kind if *kind == Kind::ANY_DURATION => f.write_str("a duration such as 10ms or 15min"),
             Kind::Duration(min, max) => {
                 write!(f, "a duration from {} to {}", Duration::from_us(*min), Duration::from_us(*max))
             }
@@ -84,6 +105,18 @@ pub struct Parameter {
     pub meaning: &'static str,
 }
 
+impl Parameter {
+    /// Returns a parameter; [`means`](Self::means) adds its meaning.
+    pub const fn of(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
+        Parameter { name, kind, default, meaning: "" }
+    }
+
+    /// Returns the parameter with this meaning.
+    pub const fn means(self, meaning: &'static str) -> Parameter {
+        Parameter { meaning, ..self }
+    }
+}
+
 /// An error in options.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -98,15 +131,15 @@ pub enum OptionError {
     Repeated { owner: String, name: String },
     #[error("{owner}: found '{found}' where an option was expected, as in {owner}:key=value,key=value")]
     NotAnOption { owner: String, found: String },
-    #[error("{owner}: option '{name}' is '{found}', expected {expected}")]
-    BadValue { owner: String, name: String, found: String, expected: String },
+    #[error("{owner}: {name}: {problem}")]
+    BadValue { owner: String, name: String, problem: String },
 }
 
 impl OptionError {
     /// Returns the error of an invalid value of the option `name` of `owner`.
     pub fn bad_value(owner: &str, name: &str, found: impl Into<String>, expected: impl Into<String>) -> OptionError {
-        let (owner, name) = (owner.to_owned(), name.to_owned());
-        OptionError::BadValue { owner, name, found: found.into(), expected: expected.into() }
+        let problem = format!("found '{}', expected {}", found.into(), expected.into());
+        OptionError::BadValue { owner: owner.to_owned(), name: name.to_owned(), problem }
     }
 }
 
@@ -137,6 +170,50 @@ pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, Stri
     }
     let words: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
     Err(format!("found '{found}'{}, expected {}", did_you_mean(found, &words), listed(&words)))
+}
+
+/// Declares enums of values with names, which are those of all inputs and outputs. A variant is `Value "name",`.
+#[macro_export]
+macro_rules! words {
+    ($(
+        $(#[$about:meta])*
+        $visibility:vis enum $name:ident { $($(#[$doc:meta])* $value:ident $text:literal,)* }
+    )*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum $name {
+            $($(#[$doc])* $value,)*
+        }
+
+        #[allow(dead_code)]
+        impl $name {
+            /// All values, in the order of their declaration.
+            pub const ALL: [$name; [$($text),*].len()] = [$($name::$value),*];
+            /// All values by name.
+            pub const NAMES: [(&'static str, $name); [$($text),*].len()] = [$(($text, $name::$value)),*];
+
+            /// Returns the name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$value => $text,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$name, String> {
+                $crate::options::word(text, &$name::NAMES)
+            }
+        }
+    )*};
 }
 
 /// Finds the item of `table` that `text`, `name:key=value,key=value`, names. Returns it with the rest of the text, its
@@ -202,8 +279,8 @@ impl Options {
             if given.iter().any(|(earlier, _)| *earlier == name) {
                 return Err(OptionError::Repeated { owner: owner.to_owned(), name: name.to_owned() });
             }
-            if !allowed(parameter.kind, value) {
-                return Err(OptionError::bad_value(owner, name, value, parameter.kind.to_string()));
+            if let Err(problem) = Given::from(value).check(parameter.kind) {
+                return Err(OptionError::BadValue { owner: owner.to_owned(), name: name.to_owned(), problem });
             }
             given.push((parameter.name, value.to_owned()));
         }
@@ -274,19 +351,5 @@ impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs: Vec<String> = self.given.iter().map(|(name, value)| format!("{name}={value}")).collect();
         f.write_str(&pairs.join(","))
-    }
-}
-
-fn allowed(kind: Kind, value: &str) -> bool {
-    let size = |min, max| value.parse().ok().map(ByteSize::bytes).filter(|bytes| (min..=max).contains(bytes));
-    match kind {
-        Kind::Number(min, max) => ratio(value).is_some_and(|value| (min..=max).contains(&value)),
-        Kind::Count(min, max) => value.parse().is_ok_and(|value: u64| (min..=max).contains(&value)),
-        Kind::Choice(words) => words.contains(&value),
-        Kind::Size(min, max) => size(min, max).is_some(),
-        Kind::PowerOfTwo(min, max) => size(min, max).is_some_and(u64::is_power_of_two),
-        Kind::Share(max) => value.parse().is_ok_and(|share: Share| share.of_one() <= max),
-        Kind::Duration(min, max) => value.parse().is_ok_and(|duration: Duration| (min..=max).contains(&duration.us())),
-        Kind::Text | Kind::List => true,
     }
 }

@@ -8,47 +8,27 @@ use crate::filter::Caching;
 /// The first line of a recording: the names of the fields, in their order.
 pub const HEADER: &str = "time_us,volume,op,offset,length,flags";
 
-/// A recorded operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Read bytes.
-    Read,
-    /// Wrote bytes.
-    Write,
-    /// Made earlier writes durable. Offset and length are 0.
-    Flush,
-    /// Discarded bytes.
-    Trim,
-    /// Zeroed bytes.
-    WriteZeroes,
-    /// Read bytes into the cache.
-    Cache,
+crate::words! {
+    /// A recorded operation.
+    pub enum Operation {
+        /// Read bytes.
+        Read "read",
+        /// Wrote bytes.
+        Write "write",
+        /// Made earlier writes durable. Offset and length are 0.
+        Flush "flush",
+        /// Discarded bytes.
+        Trim "trim",
+        /// Zeroed bytes.
+        WriteZeroes "write-zeroes",
+        /// Read bytes into the cache.
+        Cache "cache",
+    }
 }
 
 impl Operation {
-    /// All operations, in the order of the enum.
-    pub const ALL: [Operation; 6] = [
-        Operation::Read,
-        Operation::Write,
-        Operation::Flush,
-        Operation::Trim,
-        Operation::WriteZeroes,
-        Operation::Cache,
-    ];
     /// The names of all operations, for error messages.
     pub const EXPECTED: &'static str = "read, write, flush, trim, write-zeroes or cache";
-
-    /// Returns its name in a recording.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Flush => "flush",
-            Operation::Trim => "trim",
-            Operation::WriteZeroes => "write-zeroes",
-            Operation::Cache => "cache",
-        }
-    }
 
     /// Returns the operation with this name.
     #[inline]

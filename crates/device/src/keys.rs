@@ -1,8 +1,6 @@
 //! Keys and their values, from TOML files or from options: parsed, checked, and rejected with their place.
 
-use ::toml::de::DeValue;
-use flashwise_core::options::did_you_mean;
-use flashwise_core::quantity::Share;
+use flashwise_core::options::{Given, Kind, did_you_mean};
 
 use crate::toml::{self, Malformed, Toml};
 
@@ -22,8 +20,8 @@ pub enum ArrayError {
     UnknownKey { place: String, key: String, expected: Vec<&'static str> },
     #[error("{place}: {key} is given twice")]
     Repeated { place: String, key: String },
-    #[error("{place}: {key}: found {found}, expected {expected}")]
-    Value { place: String, key: String, found: String, expected: String },
+    #[error("{place}: {key}: {problem}")]
+    Value { place: String, key: String, problem: String },
     #[error("{place}: {key} is missing, expected {expected}")]
     Missing { place: String, key: String, expected: String },
     #[error("{place}: {keys} are both given, expected one of them")]
@@ -38,63 +36,10 @@ pub enum ArrayError {
     NoTimes { trace: String },
 }
 
-/// The numbers that a key accepts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Range {
-    /// More than zero.
-    Positive,
-    /// More than zero, or `unlimited`.
-    PositiveOrUnlimited,
-    /// A whole number, within these bounds.
-    Whole(u32, u32),
-    /// A number within these bounds.
-    Between(f64, f64),
-    /// Zero or more.
-    NotNegative,
-    /// A share of 1, or a percentage.
-    Share,
-}
-
-/// Upper limit of numbers. Larger ones are mistakes, and far larger ones would overflow to infinity in sums.
-const NUMBER_MAX: f64 = 1e15;
-/// The smallest number that counts as positive.
-const POSITIVE_MIN: f64 = 1e-9;
-
-impl Range {
-    fn expected(self) -> String {
-        match self {
-            Range::Positive => "a number greater than 0".to_owned(),
-            Range::PositiveOrUnlimited => "a number greater than 0, or 'unlimited'".to_owned(),
-            Range::Whole(least, most) => format!("a whole number from {least} to {most}"),
-            Range::Between(least, most) => format!("a number from {least} to {most}"),
-            Range::NotNegative => "a number of at least 0".to_owned(),
-            Range::Share => "a share from 0% to 100%".to_owned(),
-        }
-    }
-
-    pub(crate) fn read(self, text: &str) -> Option<f64> {
-        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number <= NUMBER_MAX);
-        match self {
-            Range::Positive => number(text).filter(|number| *number >= POSITIVE_MIN),
-            Range::PositiveOrUnlimited if text == "unlimited" => Some(f64::INFINITY),
-            Range::PositiveOrUnlimited => Range::Positive.read(text),
-            Range::Whole(least, most) => {
-                text.trim().parse().ok().filter(|number| (least..=most).contains(number)).map(f64::from)
-            }
-            Range::Between(least, most) => number(text).filter(|number| (least..=most).contains(number)),
-            Range::NotNegative => number(text).filter(|number| *number >= 0.0),
-            Range::Share => text.trim().parse().ok().map(Share::of_one),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Entry {
     key: String,
-    /// The value, if it is a number or text.
-    text: Option<String>,
-    /// The value as the user wrote it.
-    shown: String,
+    value: Given,
     line: Option<usize>,
 }
 
@@ -111,16 +56,10 @@ impl Keys {
         let mut entries = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
             let Some((key, value)) = pair.split_once('=') else {
-                let (place, found) = (option.to_owned(), format!("'{pair}'"));
-                return Err(ArrayError::Value {
-                    place,
-                    key: "options".to_owned(),
-                    found,
-                    expected: "key=value".to_owned(),
-                });
+                let (place, problem) = (option.to_owned(), format!("found '{pair}', expected key=value"));
+                return Err(ArrayError::Value { place, key: "options".to_owned(), problem });
             };
-            let text = Some(value.to_owned());
-            entries.push(Entry { key: key.to_owned(), text, shown: format!("'{value}'"), line: None });
+            entries.push(Entry { key: key.to_owned(), value: value.into(), line: None });
         }
         let keys = Keys { place: option.to_owned(), entries };
         match keys.repeated() {
@@ -158,29 +97,34 @@ impl Keys {
     /// Returns the text of `key`, if given.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ArrayError> {
         let Some(entry) = self.find(key) else { return Ok(None) };
-        match entry.text.as_deref().filter(|text| !text.is_empty()) {
-            Some(text) => Ok(Some(text)),
-            None => Err(self.refuse(entry, "text that is not empty")),
+        match &entry.value {
+            Given::Number(text) => Ok(Some(text)),
+            value => value.text().map(Some).map_err(|problem| self.problem(entry, problem)),
         }
     }
 
-    /// Returns the number of `key`, if given.
-    pub fn number(&self, key: &str, range: Range) -> Result<Option<f64>, ArrayError> {
+    /// Returns the number of `key`, of this kind, if given.
+    pub fn number(&self, key: &str, kind: Kind) -> Result<Option<f64>, ArrayError> {
         let Some(entry) = self.find(key) else { return Ok(None) };
-        match entry.text.as_deref().and_then(|text| range.read(text)) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.refuse(entry, &range.expected())),
+        entry.value.number(kind).map(Some).map_err(|problem| self.problem(entry, problem))
+    }
+
+    /// Returns the number of `key`, above 0, if given. It is infinite for `unlimited`.
+    pub fn limit(&self, key: &str) -> Result<Option<f64>, ArrayError> {
+        match self.find(key) {
+            Some(entry) if entry.value.as_text() == Some("unlimited") => Ok(Some(f64::INFINITY)),
+            _ => self.number(key, Kind::POSITIVE).map_err(|_| self.refused(key, "a number above 0, or 'unlimited'")),
         }
     }
 
     /// Returns the number of `key`, which is required.
-    pub fn needed(&self, key: &str, range: Range) -> Result<f64, ArrayError> {
-        self.number(key, range)?.ok_or_else(|| self.missing(key, &range.expected()))
+    pub fn needed(&self, key: &str, kind: Kind) -> Result<f64, ArrayError> {
+        self.number(key, kind)?.ok_or_else(|| self.missing(key, &kind.to_string()))
     }
 
     /// Returns the number of `key`, from `least` to `most`, if given.
     pub fn whole(&self, key: &str, least: u32, most: u32) -> Result<Option<u32>, ArrayError> {
-        Ok(self.number(key, Range::Whole(least, most))?.map(|number| number as u32))
+        Ok(self.number(key, Kind::Count(least.into(), most.into()))?.map(|number| number as u32))
     }
 
     /// True if `key` is given.
@@ -191,7 +135,7 @@ impl Keys {
     /// Returns the error that the value of `key` is not `expected`, or that the key is missing.
     pub fn refused(&self, key: &str, expected: &str) -> ArrayError {
         match self.find(key) {
-            Some(entry) => self.refuse(entry, expected),
+            Some(entry) => self.problem(entry, format!("found {}, expected {expected}", entry.value)),
             None => self.missing(key, expected),
         }
     }
@@ -204,8 +148,7 @@ impl Keys {
 
     /// Adds `key`, which must not be present, as if the user had given it.
     pub(crate) fn with(mut self, key: &str, text: String) -> Keys {
-        let shown = format!("'{text}'");
-        self.entries.push(Entry { key: key.to_owned(), text: Some(text), shown, line: None });
+        self.entries.push(Entry { key: key.to_owned(), value: Given::Text(text), line: None });
         self
     }
 
@@ -225,9 +168,8 @@ impl Keys {
         }
     }
 
-    fn refuse(&self, entry: &Entry, expected: &str) -> ArrayError {
-        let (key, found) = (entry.key.clone(), entry.shown.clone());
-        ArrayError::Value { place: self.place_of(entry), key, found, expected: expected.to_owned() }
+    fn problem(&self, entry: &Entry, problem: String) -> ArrayError {
+        ArrayError::Value { place: self.place_of(entry), key: entry.key.clone(), problem }
     }
 }
 
@@ -267,13 +209,9 @@ impl<'a> Document<'a> {
 
     fn read(&self, entries: Vec<toml::Entry<'_, '_>>, name: &str) -> Keys {
         let entry = |toml::Entry { key, value, line }: toml::Entry<'_, '_>| {
-            let text = match value.get_ref() {
-                DeValue::String(text) => Some(text.to_string()),
-                DeValue::Integer(number) => Some(toml::decimal(number)),
-                DeValue::Float(number) => Some(number.as_str().replace('_', "")),
-                _ => None,
-            };
-            Entry { key: key.replace('_', "-"), text, shown: self.toml.shown(value).to_owned(), line: Some(line) }
+            let shown = || Given::Other(self.toml.shown(value).to_owned());
+            let value = toml::scalar(value.get_ref()).unwrap_or_else(shown);
+            Entry { key: key.replace('_', "-"), value, line: Some(line) }
         };
         Keys { place: format!("{}{name}", self.path), entries: entries.into_iter().map(entry).collect() }
     }

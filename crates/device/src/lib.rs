@@ -34,7 +34,7 @@ pub mod toml;
 use flashwise_core::tiers::Array;
 
 pub use catalogue::{About, devices};
-pub use keys::{ArrayError, Document, Keys, Range};
+pub use keys::{ArrayError, Document, Keys};
 pub use tier::{ArrayModel, Profile, Service, TierModel, tier, tier_model_of_option, tier_of_option};
 
 /// Default device of the cache: an SLC SSD, as in the paper (Moon, Reddy: MSST 2016, Table II).

@@ -2,11 +2,12 @@
 //! them; RAM. Devices use the keys of all other device files. The buyer provides the prices.
 
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::options::{Given, Kind};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::tiers::{Tier, YEAR_DAYS};
 
 use crate::catalogue::{DRIVE_KEYS, text_of};
-use crate::keys::{ArrayError, Document, Keys, Range};
+use crate::keys::{ArrayError, Document, Keys};
 use crate::tier::{TIER_KEYS, TierModel, tier_model_of_option};
 
 /// The built-in catalogue: an example with assumed prices.
@@ -93,7 +94,7 @@ impl Catalogue {
         let text = |key, default: &str| Ok::<_, ArrayError>(top.text(key)?.unwrap_or(default).to_owned());
         let storage =
             document.table("storage")?.ok_or_else(|| top.missing("[storage]", "the storage behind the cache"))?;
-        let data_gb = storage.number("data-gb", Range::Positive)?;
+        let data_gb = storage.number("data-gb", Kind::POSITIVE)?;
         let (ram_price_per_gib, ram_bytes) = match document.table("ram")? {
             Some(keys) => ram(&keys)?,
             None => return Err(top.missing("[ram]", "price-per-gib and sizes")),
@@ -117,7 +118,7 @@ impl Catalogue {
             title: text("title", name)?,
             source: text("source", "")?,
             currency: text("currency", "")?,
-            waiting_price_per_hour: top.number("waiting-price-per-hour", Range::NotNegative)?.unwrap_or(0.0),
+            waiting_price_per_hour: top.number("waiting-price-per-hour", Kind::NOT_NEGATIVE)?.unwrap_or(0.0),
             storage: TierModel::read(&storage.without("data-gb"))?,
             data_bytes: data_gb.map(|gb| gb * 1e9),
             ram_price_per_gib,
@@ -141,13 +142,13 @@ fn ram(keys: &Keys) -> Result<(f64, Vec<u64>), ArrayError> {
     let sizes = sizes.filter(|sizes| sizes.is_sorted_by(|one, next| one < next) && sizes.len() <= LIST_MAX);
     let sizes = sizes.filter(are_whole);
     let sizes = sizes.ok_or_else(|| keys.refused("sizes", expected))?;
-    Ok((keys.needed("price-per-gib", Range::NotNegative)?, sizes))
+    Ok((keys.needed("price-per-gib", Kind::NOT_NEGATIVE)?, sizes))
 }
 
 /// Returns the numbers that `key` lists; a single number is a list of one.
-fn listed(keys: &Keys, key: &str, range: Range, expected: &str) -> Result<Option<Vec<f64>>, ArrayError> {
+fn listed(keys: &Keys, key: &str, kind: Kind, expected: &str) -> Result<Option<Vec<f64>>, ArrayError> {
     let Some(text) = keys.text(key)? else { return Ok(None) };
-    let numbers: Option<Vec<f64>> = text.split(',').map(|number| range.read(number)).collect();
+    let numbers: Option<Vec<f64>> = text.split(',').map(|number| Given::from(number).number(kind).ok()).collect();
     let numbers = numbers.filter(|numbers| numbers.is_sorted_by(|one, next| one < next) && numbers.len() <= LIST_MAX);
     numbers.map(Some).ok_or_else(|| keys.refused(key, expected))
 }
@@ -157,10 +158,10 @@ fn offers_of(keys: &Keys) -> Result<Vec<Offer>, ArrayError> {
     keys.check(&[&OFFER_KEYS[..], &TIER_KEYS, &DRIVE_KEYS].concat())?;
     let name = keys.text("name")?.ok_or_else(|| keys.missing("name", "the name of the device"))?;
     let sizes = "a size in GB, or a list of sizes in ascending order such as \"480,960\"";
-    let sizes = listed(keys, "capacity-gb", Range::Positive, sizes)?;
+    let sizes = listed(keys, "capacity-gb", Kind::POSITIVE, sizes)?;
     let numbers = "a number of devices, or a list in ascending order such as \"1,2,4\"";
-    let numbers = listed(keys, "devices", Range::Whole(1, DEVICES_MAX), numbers)?.unwrap_or_else(|| vec![1.0]);
-    let (each, per_gb) = (keys.number("price", Range::NotNegative)?, keys.number("price-per-gb", Range::NotNegative)?);
+    let numbers = listed(keys, "devices", Kind::Count(1, DEVICES_MAX.into()), numbers)?.unwrap_or_else(|| vec![1.0]);
+    let (each, per_gb) = (keys.number("price", Kind::NOT_NEGATIVE)?, keys.number("price-per-gb", Kind::NOT_NEGATIVE)?);
     let is_list = sizes.as_ref().is_some_and(|sizes| sizes.len() > 1);
     if is_list && each.is_some() {
         return Err(keys.refused("price", "price-per-gb where there is a list of sizes"));
@@ -197,8 +198,8 @@ fn offers_of(keys: &Keys) -> Result<Vec<Offer>, ArrayError> {
 
 /// Returns the keys of a device, with drive writes per day converted to endurance cycles.
 fn endurance(device: Keys, keys: &Keys) -> Result<Keys, ArrayError> {
-    let years = keys.number("warranty-years", Range::Positive)?;
-    let Some(per_day) = keys.number("drive-writes-per-day", Range::Positive)? else {
+    let years = keys.number("warranty-years", Kind::POSITIVE)?;
+    let Some(per_day) = keys.number("drive-writes-per-day", Kind::POSITIVE)? else {
         return match years {
             Some(_) => Err(keys.refused("warranty-years", "drive-writes-per-day with it")),
             None => Ok(device),
@@ -261,7 +262,7 @@ mod tests {
             ),
             (
                 "[[cache]]\nname = \"a\"\ndevice = \"p4500\"\ncapacity-gb = \"2,1\"\nprice = 1\n",
-                "ours.toml [[cache]] 1, line 9: capacity-gb: found \"2,1\", expected a size in GB, or a list of sizes \
+                "ours.toml [[cache]] 1, line 9: capacity-gb: found '2,1', expected a size in GB, or a list of sizes \
                  in ascending order such as \"480,960\"",
             ),
             (
@@ -288,7 +289,7 @@ mod tests {
         assert!(missing.to_string().starts_with("ours.toml: [storage] is missing"), "{missing}");
         // 1 GB is not a multiple of 4 KiB.
         let ram = Catalogue::parse("ours.toml", &REST.replace("1GiB", "1GB")).unwrap_err().to_string();
-        let expected = "sizes: found \"1GB\", expected multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
+        let expected = "sizes: found '1GB', expected multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
         assert!(ram.ends_with(expected), "{ram}");
     }
 

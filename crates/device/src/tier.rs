@@ -1,9 +1,10 @@
 //! Whole devices, built-in or the user's own, and the tiers of an array that consist of them.
 
+use flashwise_core::options::Kind;
 use flashwise_core::tiers::{Array, Device, Tier};
 
 use crate::catalogue::{DRIVE_KEYS, Entry, names_with};
-use crate::keys::{ArrayError, Keys, Range};
+use crate::keys::{ArrayError, Keys};
 use crate::{CACHE_DEVICE, STORAGE_DEVICE};
 
 /// A device with a name.
@@ -90,8 +91,8 @@ impl TierModel {
         let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
         let tier = Tier {
             device: device(keys, profile.as_ref().map(|profile| profile.device))?,
-            devices: keys.number("devices", Range::Positive)?.unwrap_or(1.0),
-            write_amplification: keys.number("write-amplification", Range::Positive)?.unwrap_or(1.0),
+            devices: keys.number("devices", Kind::POSITIVE)?.unwrap_or(1.0),
+            write_amplification: keys.number("write-amplification", Kind::POSITIVE)?.unwrap_or(1.0),
         };
         Ok(TierModel { tier, service: service(keys, profile.map(|profile| profile.service))? })
     }
@@ -140,8 +141,10 @@ impl ArrayModel {
                 return Err(ArrayError::Value {
                     place: place.to_owned(),
                     key: "devices".to_owned(),
-                    found: tier.devices.to_string(),
-                    expected: format!("a whole number from 1 to {DEVICES_MAX} where requests wait"),
+                    problem: format!(
+                        "found {}, expected a whole number from 1 to {DEVICES_MAX} where requests wait",
+                        tier.devices
+                    ),
                 });
             }
         }
@@ -151,14 +154,14 @@ impl ArrayModel {
 
 /// Returns the device that `keys` describe; `profile` provides the defaults.
 fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
-    let number = |key, of_profile: fn(Device) -> f64, unit: f64| match (keys.number(key, Range::Positive)?, profile) {
+    let number = |key, of_profile: fn(Device) -> f64, unit: f64| match (keys.number(key, Kind::POSITIVE)?, profile) {
         (Some(number), _) => Ok(number * unit),
         (None, Some(profile)) => Ok(of_profile(profile)),
-        (None, None) => Ok(keys.needed(key, Range::Positive)? * unit),
+        (None, None) => Ok(keys.needed(key, Kind::POSITIVE)? * unit),
     };
     let capacity_bytes = number("capacity-gb", |device| device.capacity_bytes, 1e9)?;
-    let cycles = keys.number("endurance-cycles", Range::PositiveOrUnlimited)?;
-    let endurance_cycles = match (cycles, keys.number("total-writes-tb", Range::Positive)?, profile) {
+    let cycles = keys.limit("endurance-cycles")?;
+    let endurance_cycles = match (cycles, keys.number("total-writes-tb", Kind::POSITIVE)?, profile) {
         (Some(_), Some(_), _) => {
             let place = keys.place().to_owned();
             return Err(ArrayError::Both { place, keys: "endurance-cycles and total-writes-tb" });
@@ -185,7 +188,7 @@ fn service(keys: &Keys, profile: Option<Service>) -> Result<Service, ArrayError>
     let profile = profile.unwrap_or(Service { channels: 1, transfer_mb_per_s: None });
     Ok(Service {
         channels: keys.whole("channels", 1, DEVICES_MAX)?.unwrap_or(profile.channels),
-        transfer_mb_per_s: keys.number("transfer-mb-per-s", Range::Positive)?.or(profile.transfer_mb_per_s),
+        transfer_mb_per_s: keys.number("transfer-mb-per-s", Kind::POSITIVE)?.or(profile.transfer_mb_per_s),
     })
 }
 
@@ -268,16 +271,16 @@ mod tests {
                 "--cache: found no device 'slcc' (did you mean 'slc'?); expected one of: slc, mlc, hdd, cloud, p4500, \
                  9200-max, p4800x, or the path of a file that ends in .toml",
             ),
-            ("slc:devices=0", "--cache: devices: found '0', expected a number greater than 0"),
-            ("slc:capacity-gb=-1", "--cache: capacity-gb: found '-1', expected a number greater than 0"),
-            ("slc:capacity-gb=nan", "--cache: capacity-gb: found 'nan', expected a number greater than 0"),
-            ("slc:capacity-gb=1e300", "--cache: capacity-gb: found '1e300', expected a number greater than 0"),
+            ("slc:devices=0", "--cache: devices: found '0', expected a number above 0"),
+            ("slc:capacity-gb=-1", "--cache: capacity-gb: found '-1', expected a number above 0"),
+            ("slc:capacity-gb=nan", "--cache: capacity-gb: found 'nan', expected a number above 0"),
+            ("slc:capacity-gb=1e300", "--cache: capacity-gb: found '1e300', expected a number above 0"),
             (
                 "slc:endurance-cycles=many",
-                "--cache: endurance-cycles: found 'many', expected a number greater than 0, or 'unlimited'",
+                "--cache: endurance-cycles: found 'many', expected a number above 0, or 'unlimited'",
             ),
             ("slc:channels=1.5", "--cache: channels: found '1.5', expected a whole number from 1 to 1024"),
-            ("slc:transfer-mb-per-s=0", "--cache: transfer-mb-per-s: found '0', expected a number greater than 0"),
+            ("slc:transfer-mb-per-s=0", "--cache: transfer-mb-per-s: found '0', expected a number above 0"),
             ("slc:devices=1,devices=2", "--cache: devices is given twice"),
             ("slc:devices", "--cache: options: found 'devices', expected key=value"),
             (
@@ -288,7 +291,7 @@ mod tests {
                 "capacity-gb=1",
                 "--cache: endurance-cycles is missing, expected writes per cell, or total-writes-tb, or 'unlimited'",
             ),
-            ("endurance-cycles=1", "--cache: capacity-gb is missing, expected a number greater than 0"),
+            ("endurance-cycles=1", "--cache: capacity-gb is missing, expected a number above 0"),
         ];
         for (text, expected) in rows {
             assert_eq!(refused(text), expected);

@@ -2,6 +2,7 @@
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
+use flashwise_core::options::Given;
 
 /// A syntax error.
 #[derive(Debug)]
@@ -106,6 +107,17 @@ impl<'a> Toml<'a> {
 
     fn line_of(&self, value: &Spanned<DeValue<'_>>) -> usize {
         line(&self.line_ends, value.span().start)
+    }
+}
+
+/// Reads text, a number or a boolean.
+pub fn scalar(value: &DeValue<'_>) -> Option<Given> {
+    match value {
+        DeValue::String(text) => Some(Given::Text(text.to_string())),
+        DeValue::Integer(number) => Some(Given::Number(decimal(number))),
+        DeValue::Float(number) => Some(Given::Number(number.as_str().replace('_', ""))),
+        DeValue::Boolean(value) => Some(Given::Boolean(*value)),
+        _ => None,
     }
 }
 

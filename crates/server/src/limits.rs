@@ -8,54 +8,29 @@ use parking_lot::Mutex;
 /// The log repeats a message about one limit or one kind of failure after this time at the earliest.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
-/// A limit that clients can reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// `connections-max`.
-    Connections,
-    /// The file descriptors of the process, less the reserve.
-    Files,
-    /// The threads of the process or the machine.
-    Threads,
-    /// `memory-max`.
-    RequestMemory,
-    /// The time that a client may stall while others wait for memory.
-    StallTime,
-    /// Connections of the management API without a credential.
-    ApiUnknown,
-    /// Connections of the management API with a credential.
-    ApiKnown,
-    /// Event streams of the management API.
-    ApiStreams,
+flashwise_core::words! {
+    /// A limit that clients can reach.
+    pub enum Limit {
+        /// `connections-max`.
+        Connections "connections",
+        /// The file descriptors of the process, less the reserve.
+        Files "files",
+        /// The threads of the process or the machine.
+        Threads "threads",
+        /// `memory-max`.
+        RequestMemory "request-memory",
+        /// The time that a client may stall while others wait for memory.
+        StallTime "stall-time",
+        /// Connections of the management API without a credential.
+        ApiUnknown "api-unknown",
+        /// Connections of the management API with a credential.
+        ApiKnown "api-known",
+        /// Event streams of the management API.
+        ApiStreams "api-streams",
+    }
 }
 
 impl Limit {
-    /// All limits, in the order of their declaration.
-    pub const ALL: [Limit; 8] = [
-        Limit::Connections,
-        Limit::Files,
-        Limit::Threads,
-        Limit::RequestMemory,
-        Limit::StallTime,
-        Limit::ApiUnknown,
-        Limit::ApiKnown,
-        Limit::ApiStreams,
-    ];
-
-    /// The name in the status and in the metric's label.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limit::Connections => "connections",
-            Limit::Files => "files",
-            Limit::Threads => "threads",
-            Limit::RequestMemory => "request-memory",
-            Limit::StallTime => "stall-time",
-            Limit::ApiUnknown => "api-unknown",
-            Limit::ApiKnown => "api-known",
-            Limit::ApiStreams => "api-streams",
-        }
-    }
-
     /// Describes the limit and the reaction of the server.
     const fn message(self) -> &'static str {
         match self {

@@ -33,28 +33,18 @@ pub struct Options {
     pub geometry: Option<Geometry>,
 }
 
-/// Why a block is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// A copy is known, but a newer one may be missing.
-    Uncertain,
-    /// The data of its copy is damaged.
-    Damaged,
-    /// The only copy was lost earlier.
-    Lost,
-    /// The newest copy may be among those whose block is unknown.
-    Unknown,
-}
-
-impl Reason {
-    /// The reason in a list.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Uncertain => "uncertain",
-            Reason::Damaged => "damaged",
-            Reason::Lost => "lost",
-            Reason::Unknown => "unknown",
-        }
+flashwise_core::words! {
+    /// Why a block is listed.
+    #[derive(PartialOrd, Ord)]
+    pub enum Reason {
+        /// A copy is known, but a newer one may be missing.
+        Uncertain "uncertain",
+        /// The data of its copy is damaged.
+        Damaged "damaged",
+        /// The only copy was lost earlier.
+        Lost "lost",
+        /// The newest copy may be among those whose block is unknown.
+        Unknown "unknown",
     }
 }
 

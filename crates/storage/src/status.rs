@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use flashwise_core::cache::{Figures, Reads};
 use flashwise_core::filter::Client;
+use flashwise_core::human;
 use flashwise_core::tiers::YEAR_DAYS;
+use flashwise_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,40 +14,11 @@ use crate::export::{Guest, Requested};
 
 pub use crate::load::BackendLoad;
 
-/// Defines an enum of states, each with a name in kebab case for all outputs. The first is the initial state.
-macro_rules! states {
-    ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
-        $(#[$meaning])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $name {
-            $($(#[$of_state])* $state,)*
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: [$name; $count] = [$($name::$state),*];
-
-            /// Returns its name.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($name::$state => $text,)*
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-    };
-}
-pub(crate) use states;
-
-states! {
+words! {
     /// The state of a volume.
-    VolumeState [6] {
+    #[derive(Default, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum VolumeState {
         /// Everything works.
         #[default]
         Ok "ok",
@@ -224,6 +197,18 @@ impl BackendStatus {
     /// True if it is older than it may be.
     pub fn is_late(&self) -> bool {
         self.age_seconds.is_some_and(|age| age > self.age_seconds_max)
+    }
+
+    /// Describes the backend in words that follow "the backend is". `since` describes the time since the moment in
+    /// seconds since 1970.
+    pub fn described(&self, since: impl FnOnce(f64) -> String) -> String {
+        match self.consistent_seconds {
+            _ if !self.is_consistent => "a mixture of old and new blocks: some that were dirty before the order began \
+                are not written back"
+                .to_owned(),
+            Some(moment) => format!("consistent as of {}{}", human::utc(moment), since(moment)),
+            None => "consistent as of an unknown moment".to_owned(),
+        }
     }
 }
 
@@ -414,9 +399,11 @@ pub struct LatencyBucket {
     pub count: u64,
 }
 
-states! {
+words! {
     /// The state of a recording.
-    RecordingState [3] {
+    #[derive(Default, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum RecordingState {
         /// Requests are recorded.
         #[default]
         Recording "recording",

@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::cache::settings::{Given, Setting};
+use flashwise_core::cache::settings::Setting;
+use flashwise_core::options::Given;
 use serde_json::{Map, Value};
 
 use crate::failure::Misuse;
@@ -63,7 +64,7 @@ impl Set {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(Misuse(format!("found '{setting}', expected KEY=VALUE such as dirty-high=60%")).into());
             };
-            Setting::find_settable(key)?.read(&Given::Text(value))?;
+            Setting::find_settable(key)?.read(&Given::from(value))?;
             if change.insert(key.to_owned(), Value::from(value)).is_some() {
                 return Err(Misuse(format!("{key} is given twice")).into());
             }

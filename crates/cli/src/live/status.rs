@@ -201,18 +201,13 @@ fn volume_page(volume: &VolumeStatus) -> String {
 
 /// Describes the backend without its flash.
 fn backend_state(backend: &BackendStatus) -> String {
-    let newer = format!("{} would be lost with the flash", human::counted(backend.newer_blocks, "newer block"));
-    match (backend.is_consistent, backend.consistent_seconds.zip(backend.age_seconds)) {
-        (false, _) => format!("a mixture of old and new blocks until earlier dirty blocks are written back; {newer}"),
-        (true, None) => format!("consistent as of an unknown moment; {newer}"),
-        (true, Some((moment, age))) => {
-            let late = match backend.is_late() {
-                true => format!(", LATER than dirty-age {}", human::seconds(backend.age_seconds_max)),
-                false => String::new(),
-            };
-            format!("consistent as of {} ({} ago{late}); {newer}", human::utc(moment), human::seconds(age))
-        }
-    }
+    let late = match backend.is_late() {
+        true => format!(", LATER than dirty-age {}", human::seconds(backend.age_seconds_max)),
+        false => String::new(),
+    };
+    let since = |_| backend.age_seconds.map(|age| format!(" ({} ago{late})", human::seconds(age))).unwrap_or_default();
+    let newer = human::counted(backend.newer_blocks, "newer block");
+    format!("{}; {newer} would be lost with the flash", backend.described(since))
 }
 
 /// Describes the rule, its current choice if it adapts, and the misses that were not cached.

@@ -76,7 +76,7 @@ fn errors_name_file_line_and_key() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("study.toml"), "[cache]\ndevice = \"slc\"\ndevices = -1\n").unwrap();
     let message = fail(folder.path(), &["lifetime", "study.toml"], 2);
-    let expected = "flashwise: study.toml [cache], line 3: devices: found -1, expected a number greater than 0\n";
+    let expected = "flashwise: study.toml [cache], line 3: devices: found -1, expected a number above 0\n";
     assert_eq!(message, expected);
     let message = fail(folder.path(), &["lifetime", "--cache", "slc", "--storage", "mlc"], 2);
     assert!(message.starts_with("flashwise: found no workload, expected one in the file or as an option"), "{message}");

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::common::{fail, flashwise, parts, project, succeed};
-use flashwise_core::cache::settings::{Given, SETTINGS};
-use flashwise_core::options::Parameter;
+use flashwise_core::cache::settings::SETTINGS;
+use flashwise_core::options::{Given, Parameter};
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{openapi, parse_changes};
 
@@ -90,7 +90,7 @@ fn every_setting_is_refused_in_the_same_words_wherever_it_is_given() {
     for setting in SETTINGS {
         let name = setting.name();
         assert_eq!(described.contains_key(name), setting.is_settable(), "{name} in the API's description");
-        let problem = setting.read(&Given::Text("no such value")).unwrap_err().problem;
+        let problem = setting.read(&Given::from("no such value")).unwrap_err().problem;
         let document = format!("listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\n{name} = 'no such value'\n");
         let error = ServerConfig::parse(Path::new("a.toml"), &document).unwrap_err().to_string();
         assert_eq!(error, format!("a.toml:4: [[volume]] 'a' {name}: {problem}"));

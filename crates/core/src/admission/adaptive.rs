@@ -40,21 +40,12 @@ pub static INFO: Info = Info {
     source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
         workload sampling. MSST 2016, section V.B",
     parameters: &[
-        Parameter {
-            name: "kind",
-            kind: options::Kind::Choice(&ADAPTABLE),
-            default: "probability",
-            meaning: "the rule whose threshold is adapted",
-        },
+        Parameter::of("kind", options::Kind::Choice(&ADAPTABLE), "probability")
+            .means("the rule whose threshold is adapted"),
         WRITES,
         TARGET,
         TIMEFRAME,
-        Parameter {
-            name: "shadows",
-            kind: options::Kind::Count(2, 32),
-            default: "10",
-            meaning: "shadow caches, and so thresholds",
-        },
+        Parameter::of("shadows", options::Kind::Count(2, 32), "10").means("shadow caches, and so thresholds"),
         SAMPLING,
         ALPHA,
         OBJECTIVE,
@@ -67,56 +58,30 @@ pub static INFO: Info = Info {
 };
 
 /// `target`: the constraint of equation 1.
-pub(super) const TARGET: Parameter = Parameter {
-    name: "target",
-    kind: options::Kind::Duration(1, 3_600_000_000),
-    default: "400us",
-    meaning: "the maximum average latency; the paper's",
-};
+pub(super) const TARGET: Parameter = Parameter::of("target", options::Kind::Duration(1, 3_600_000_000), "400us")
+    .means("the maximum average latency; the paper's");
 /// `timeframe`: the time between decisions.
-pub(super) const TIMEFRAME: Parameter = Parameter {
-    name: "timeframe",
-    kind: options::Kind::Duration(1000, 30 * 86_400_000_000),
-    default: "10min",
-    meaning: "time between two decisions; the paper does not give its value",
-};
+pub(super) const TIMEFRAME: Parameter =
+    Parameter::of("timeframe", options::Kind::Duration(1000, 30 * 86_400_000_000), "10min")
+        .means("time between two decisions; the paper does not give its value");
 /// `sampling`: the share of blocks that shadows see.
-pub(super) const SAMPLING: Parameter = Parameter {
-    name: "sampling",
-    kind: options::Kind::Number(0.0001, 1.0),
-    default: "1%",
-    meaning: "share of the blocks that the shadow caches see; the paper's",
-};
+pub(super) const SAMPLING: Parameter = Parameter::of("sampling", options::Kind::Number(0.0001, 1.0), "1%")
+    .means("share of the blocks that the shadow caches see; the paper's");
 /// `alpha`: the smoothing factor.
-pub(super) const ALPHA: Parameter = Parameter {
-    name: "alpha",
-    kind: options::Kind::Number(0.0, 0.999),
-    default: "",
-    meaning: "smoothing factor; without it as in the paper, 0.8 below a sampling of 5%, 0.9 from there",
-};
+pub(super) const ALPHA: Parameter = Parameter::of("alpha", options::Kind::Number(0.0, 0.999), "")
+    .means("smoothing factor; without it as in the paper, 0.8 below a sampling of 5%, 0.9 from there");
 /// `objective`: the figure to optimise.
-pub(super) const OBJECTIVE: Parameter = Parameter {
-    name: "objective",
-    kind: options::Kind::Choice(&Objective::NAMES),
-    default: "latency-over-lifetime",
-    meaning: "the objective; the default is the paper's",
-};
+pub(super) const OBJECTIVE: Parameter =
+    Parameter::of("objective", options::Kind::Choice(&Objective::NAMES), "latency-over-lifetime")
+        .means("the objective; the default is the paper's");
 /// `writes-per-day`: a budget.
-pub(super) const WRITES_PER_DAY: Parameter = Parameter {
-    name: "writes-per-day",
-    kind: options::Kind::Number(0.0, f64::MAX),
-    default: "",
-    meaning: "full writes of the cache allowed per day (DWPD); without it there is no such limit",
-};
+pub(super) const WRITES_PER_DAY: Parameter = Parameter::of("writes-per-day", options::Kind::Number(0.0, f64::MAX), "")
+    .means("full writes of the cache allowed per day (DWPD); without it there is no such limit");
 /// `hits`: a bound against caches that are hardly used.
-pub(super) const HITS: Parameter = Parameter {
-    name: "hits",
-    kind: options::Kind::Number(0.0, 1.0),
-    default: "0",
-    meaning: "the minimum hits, as a share of those of the candidate with the most hits. Candidates with fewer are not \
-        chosen, even \
-              with the best latency over lifetime. The paper has only the target",
-};
+pub(super) const HITS: Parameter = Parameter::of("hits", options::Kind::Number(0.0, 1.0), "0").means(
+    "the minimum hits, as a share of those of the candidate with the most hits. Candidates with fewer \
+         are not chosen, even with the best latency over lifetime. The paper has only the target",
+);
 /// `seed`: selects the sampled blocks.
 pub(super) const SEED: Parameter = Parameter { meaning: "seed of the sample and of the random numbers", ..super::SEED };
 

@@ -38,12 +38,8 @@ pub static INFO: Info = Info {
     source: "the machinery of Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD \
         arrays through workload sampling. MSST 2016, section V.B",
     parameters: &[
-        Parameter {
-            name: "policies",
-            kind: Kind::Text,
-            default: "lru+larc+larc:writes=admit+2q+s3-fifo",
-            meaning: "the policies to choose among",
-        },
+        Parameter::of("policies", Kind::Text, "lru+larc+larc:writes=admit+2q+s3-fifo")
+            .means("the policies to choose among"),
         OBJECTIVE,
         Parameter {
             default: "",

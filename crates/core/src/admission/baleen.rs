@@ -49,24 +49,12 @@ pub static INFO: Info = Info {
     source: "Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024",
     parameters: &[
         WRITES_PER_DAY,
-        Parameter {
-            name: INTERVAL,
-            kind: Kind::Duration(1_000_000, 86_400_000_000),
-            default: "1min",
-            meaning: "time between two choices of the blocks to admit",
-        },
-        Parameter {
-            name: "history",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "400%",
-            meaning: "blocks whose past accesses are remembered, as a share of the cache size",
-        },
-        Parameter {
-            name: "worth",
-            kind: Kind::Choice(&["hits", "reads"]),
-            default: "hits",
-            meaning: "the hits that writes should gain: all, or only reads, as M+ counts them",
-        },
+        Parameter::of(INTERVAL, Kind::Duration(1_000_000, 86_400_000_000), "1min")
+            .means("time between two choices of the blocks to admit"),
+        Parameter::of("history", Kind::Number(0.0, 1000.0), "400%")
+            .means("blocks whose past accesses are remembered, as a share of the cache size"),
+        Parameter::of("worth", Kind::Choice(&["hits", "reads"]), "hits")
+            .means("the hits that writes should gain: all, or only reads, as M+ counts them"),
         WRITES,
         SEED,
     ],

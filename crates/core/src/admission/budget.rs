@@ -17,12 +17,8 @@ const MINUTE_US: f64 = 60e6;
 const WRITES_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// `writes-per-day`: the budget.
-pub const WRITES_PER_DAY: Parameter = Parameter {
-    name: "writes-per-day",
-    kind: Kind::Number(0.0001, WRITES_PER_DAY_MAX),
-    default: "1",
-    meaning: "full writes of the cache allowed per day (DWPD)",
-};
+pub const WRITES_PER_DAY: Parameter = Parameter::of("writes-per-day", Kind::Number(0.0001, WRITES_PER_DAY_MAX), "1")
+    .means("full writes of the cache allowed per day (DWPD)");
 
 /// `interval`: the time between two plans of a rule. Rules with a budget but without intervals do not have this option.
 pub const INTERVAL: &str = "interval";
@@ -221,10 +217,7 @@ mod tests {
     fn a_budget_and_writes_that_are_always_admitted_do_not_go_together() {
         for rule in ["write-budget:writes=admit", "baleen:writes=admit", "adaptive:writes-per-day=1,writes=admit"] {
             let error = Spec::parse(rule).unwrap_err().to_string();
-            assert!(
-                error.contains("option 'writes' is 'admit', expected filter: the budget of writes-per-day"),
-                "{error}"
-            );
+            assert!(error.contains("writes: found 'admit', expected filter: the budget of writes-per-day"), "{error}");
         }
         assert!(Spec::parse("adaptive:writes=admit").is_ok());
     }

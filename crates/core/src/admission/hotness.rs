@@ -28,24 +28,12 @@ pub static INFO: Info = Info {
     source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
         workload sampling. MSST 2016, section III.B",
     parameters: &[
-        Parameter {
-            name: "min",
-            kind: Kind::Count(1, 255),
-            default: "2",
-            meaning: "references in the history, this one included, from which on a block is admitted; as in 2Q",
-        },
-        Parameter {
-            name: "top",
-            kind: Kind::Number(0.0, 1.0),
-            default: "",
-            meaning: "admit by rank instead: the share of the history with the most references; 10% in the paper",
-        },
-        Parameter {
-            name: "history",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "100%",
-            meaning: "blocks in the history, as a share of the cache size",
-        },
+        Parameter::of("min", Kind::Count(1, 255), "2")
+            .means("references in the history, this one included, from which on a block is admitted; as in 2Q"),
+        Parameter::of("top", Kind::Number(0.0, 1.0), "")
+            .means("admit by rank instead: the share of the history with the most references; 10% in the paper"),
+        Parameter::of("history", Kind::Number(0.0, 1000.0), "100%")
+            .means("blocks in the history, as a share of the cache size"),
         WRITES,
     ],
     thresholds: Some(Thresholds { at, shown }),

@@ -123,16 +123,11 @@ pub struct Decides {
 const EVERYTHING: &str = "everything";
 
 /// `writes`: selects between judging and admitting writes.
-const WRITES: Parameter = Parameter {
-    name: "writes",
-    kind: Kind::Choice(&["filter", "admit"]),
-    default: "filter",
-    meaning: "judge write misses like reads, as in the paper, or always admit them",
-};
+const WRITES: Parameter = Parameter::of("writes", Kind::Choice(&["filter", "admit"]), "filter")
+    .means("judge write misses like reads, as in the paper, or always admit them");
 
 /// `seed`: the seed of random numbers.
-const SEED: Parameter =
-    Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" };
+const SEED: Parameter = Parameter::of("seed", Kind::Count(0, u64::MAX), "1").means("seed of the random numbers");
 
 fn admits_writes(options: &Options) -> bool {
     options.text(WRITES.name) == "admit"

@@ -18,25 +18,13 @@ pub static INFO: Info = Info {
     title: "Admits the n-th miss of a block once the cache is nearly full: promotion of Open CAS",
     source: "Open CAS Framework, src/promotion/nhit",
     parameters: &[
-        Parameter {
-            name: "threshold",
-            kind: Kind::Count(2, 1000),
-            default: "3",
-            meaning: "misses of a block, this one included, from which on it is admitted: Open CAS's insertion \
-                threshold",
-        },
-        Parameter {
-            name: "trigger",
-            kind: Kind::Number(0.0, 1.0),
-            default: "80%",
-            meaning: "the share of the cache that is filled unconditionally: Open CAS's trigger threshold",
-        },
-        Parameter {
-            name: "history",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "200%",
-            meaning: "blocks in the history, in the order of their first misses, as a share of the cache size",
-        },
+        Parameter::of("threshold", Kind::Count(2, 1000), "3").means(
+            "misses of a block, this one included, from which on it is admitted: Open CAS's insertion threshold",
+        ),
+        Parameter::of("trigger", Kind::Number(0.0, 1.0), "80%")
+            .means("the share of the cache that is filled unconditionally: Open CAS's trigger threshold"),
+        Parameter::of("history", Kind::Number(0.0, 1000.0), "200%")
+            .means("blocks in the history, in the order of their first misses, as a share of the cache size"),
         WRITES,
     ],
     thresholds: None,

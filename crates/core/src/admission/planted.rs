@@ -14,12 +14,7 @@ pub static INFO: Info = Info {
     title: "Planted by a test",
     source: "none",
     parameters: &[
-        Parameter {
-            name: "every",
-            kind: Kind::Count(1, 1000),
-            default: "2",
-            meaning: "of this many accesses one is admitted",
-        },
+        Parameter::of("every", Kind::Count(1, 1000), "2").means("of this many accesses one is admitted"),
         WRITES,
     ],
     thresholds: Some(Thresholds {

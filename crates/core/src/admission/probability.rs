@@ -18,12 +18,8 @@ pub static INFO: Info = Info {
     source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
         workload sampling. MSST 2016, section III.C",
     parameters: &[
-        Parameter {
-            name: "p",
-            kind: Kind::Number(0.0, 1.0),
-            default: "0.3",
-            meaning: "the portion of the missed blocks that is admitted; the best in the paper's Figure 5a",
-        },
+        Parameter::of("p", Kind::Number(0.0, 1.0), "0.3")
+            .means("the portion of the missed blocks that is admitted; the best in the paper's Figure 5a"),
         WRITES,
         SEED,
     ],

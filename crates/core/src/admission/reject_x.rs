@@ -27,18 +27,10 @@ pub static INFO: Info = Info {
         for flash caches. \
              FAST 2024",
     parameters: &[
-        Parameter {
-            name: "x",
-            kind: Kind::Count(0, 1000),
-            default: "1",
-            meaning: "misses of a block that are rejected; 1 is CacheLib's reject first",
-        },
-        Parameter {
-            name: "history",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "200%",
-            meaning: "blocks in the history, as a share of the cache size; as in Baleen's simulator",
-        },
+        Parameter::of("x", Kind::Count(0, 1000), "1")
+            .means("misses of a block that are rejected; 1 is CacheLib's reject first"),
+        Parameter::of("history", Kind::Number(0.0, 1000.0), "200%")
+            .means("blocks in the history, as a share of the cache size; as in Baleen's simulator"),
         WRITES,
     ],
     thresholds: Some(Thresholds { at, shown }),

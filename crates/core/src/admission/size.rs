@@ -20,12 +20,8 @@ pub static INFO: Info = Info {
     source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through \
         workload sampling. MSST 2016, section III.A",
     parameters: &[
-        Parameter {
-            name: "max",
-            kind: Kind::Size(0, u64::MAX),
-            default: "64KiB",
-            meaning: "the maximum length of an admitted request, in whole blocks; the paper's example",
-        },
+        Parameter::of("max", Kind::Size(0, u64::MAX), "64KiB")
+            .means("the maximum length of an admitted request, in whole blocks; the paper's example"),
         WRITES,
     ],
     thresholds: Some(Thresholds { at, shown }),

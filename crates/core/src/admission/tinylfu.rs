@@ -21,19 +21,12 @@ pub static INFO: Info = Info {
     source: "Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on \
         Storage 13(4), 2017",
     parameters: &[
-        Parameter {
-            name: "sample",
-            kind: Kind::Number(1.0, 1000.0),
-            default: "10",
-            meaning: "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all counts \
-                (section 3.3)",
-        },
-        Parameter {
-            name: "doorkeeper",
-            kind: Kind::Choice(&["off", "on"]),
-            default: "off",
-            meaning: "keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)",
-        },
+        Parameter::of("sample", Kind::Number(1.0, 1000.0), "10").means(
+            "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all \
+                 counts (section 3.3)",
+        ),
+        Parameter::of("doorkeeper", Kind::Choice(&["off", "on"]), "off")
+            .means("keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)"),
         WRITES,
     ],
     thresholds: None,

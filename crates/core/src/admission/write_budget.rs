@@ -24,12 +24,8 @@ pub static INFO: Info = Info {
     source: "Berg et al.: The CacheLib caching engine. OSDI 2020, admission policy dynamic random",
     parameters: &[
         WRITES_PER_DAY,
-        Parameter {
-            name: INTERVAL,
-            kind: Kind::Duration(1_000_000, 86_400_000_000),
-            default: "1min",
-            meaning: "time between two changes of the probability",
-        },
+        Parameter::of(INTERVAL, Kind::Duration(1_000_000, 86_400_000_000), "1min")
+            .means("time between two changes of the probability"),
         WRITES,
         SEED,
     ],

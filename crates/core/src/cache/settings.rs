@@ -10,13 +10,14 @@ mod value;
 
 pub use setting::{Devices, Live, Setting, SettingError};
 pub use table::SETTINGS;
-pub use value::{Given, Value, multiple_of_block};
+pub use value::Value;
 
 use setting::Place;
 
 use crate::cache::config::{Config, CopyForward, Mode, Regions, WriteBackOrder};
 use crate::filter::Filter;
 use crate::format::{Geometry, RECORDS_PER_PAGE};
+use crate::options::Given;
 use crate::policy::Spec;
 use crate::quantity::Share;
 use crate::wlfc::Options;
@@ -38,7 +39,7 @@ impl Settings {
     /// Parses a value of the setting `name`.
     pub fn read(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
         let setting = Setting::named(name);
-        self.set(setting, setting.read(&Given::Text(text))?);
+        self.set(setting, setting.read(&Given::from(text))?);
         Ok(())
     }
 

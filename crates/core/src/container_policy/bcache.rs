@@ -37,13 +37,9 @@ pub static INFO: Info = Info {
     title: "bcache: buckets by priority",
     source: "Linux kernel, drivers/md/bcache/alloc.c",
     parameters: &[
-        Parameter {
-            name: "replacement",
-            kind: Kind::Choice(&["lru", "fifo", "random"]),
-            default: "lru",
-            meaning: "order of evictions: by priority, by number, or random",
-        },
-        Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" },
+        Parameter::of("replacement", Kind::Choice(&["lru", "fifo", "random"]), "lru")
+            .means("order of evictions: by priority, by number, or random"),
+        Parameter::of("seed", Kind::Count(0, u64::MAX), "1").means("seed of the random numbers"),
     ],
     offline: false,
 };

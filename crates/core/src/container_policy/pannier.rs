@@ -53,52 +53,24 @@ pub static INFO: Info = Info {
     source: "Li, Shilane, Douglis, Wallace: Pannier: a container-based flash cache for compound objects. Middleware \
         2015",
     parameters: &[
-        Parameter {
-            name: "copy",
-            kind: Kind::Count(1, HITS_MAX as u64),
-            default: "1",
-            meaning: "hits from which on a block is copied forward",
-        },
-        Parameter {
-            name: "upper",
-            kind: Kind::Number(0.0, 1.0),
-            default: "50%",
-            meaning: "the upper queue's share of the containers",
-        },
-        Parameter {
-            name: "moved",
-            kind: Kind::Number(0.0, 1.0),
-            default: "2%",
-            meaning: "a container moves to the head of the upper queue when this share of its pages was hit since it \
-                last moved",
-        },
-        Parameter {
-            name: "divergent",
-            kind: Kind::Number(0.0, 1.0),
-            default: "75%",
-            meaning: "a container with a smaller share of live pages is divergent and goes to the survival queue",
-        },
-        Parameter {
-            name: "survival",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "2",
-            meaning: "survival time of a divergent container, in turnovers of the cache, if all its pages are live. It \
-                decreases with the \
-                      cube of the live share",
-        },
-        Parameter {
-            name: "epbpd",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "",
-            meaning: "erasures per unit and day that the throttle allows on average; without it, writes are not \
-                throttled",
-        },
-        Parameter {
-            name: "burst",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "25%",
-            meaning: "most credit of the throttle, as a share of the flash",
-        },
+        Parameter::of("copy", Kind::Count(1, HITS_MAX as u64), "1")
+            .means("hits from which on a block is copied forward"),
+        Parameter::of("upper", Kind::Number(0.0, 1.0), "50%").means("the upper queue's share of the containers"),
+        Parameter::of("moved", Kind::Number(0.0, 1.0), "2%").means(
+            "a container moves to the head of the upper queue when this share of its pages was hit since \
+                 it last moved",
+        ),
+        Parameter::of("divergent", Kind::Number(0.0, 1.0), "75%")
+            .means("a container with a smaller share of live pages is divergent and goes to the survival queue"),
+        Parameter::of("survival", Kind::Number(0.0, f64::MAX), "2").means(
+            "survival time of a divergent container, in turnovers of the cache, if all its pages are \
+                 live. It decreases with the cube of the live share",
+        ),
+        Parameter::of("epbpd", Kind::Number(0.0, f64::MAX), "").means(
+            "erasures per unit and day that the throttle allows on average; without it, writes are not throttled",
+        ),
+        Parameter::of("burst", Kind::Number(0.0, f64::MAX), "25%")
+            .means("most credit of the throttle, as a share of the flash"),
     ],
     offline: false,
 };

@@ -44,12 +44,8 @@ pub static INFO: Info = Info {
     name: "ripq+",
     title: "Restricted Insertion Priority Queue with overwrites, as a segmented LRU",
     source: "Tang, Huang, Lloyd, Kumar, Li: RIPQ: advanced photo caching on flash for Facebook. FAST 2015",
-    parameters: &[Parameter {
-        name: "sections",
-        kind: Kind::Count(1, 64),
-        default: "8",
-        meaning: "insertion points, which are segments of the LRU; each fills a container in RAM",
-    }],
+    parameters: &[Parameter::of("sections", Kind::Count(1, 64), "8")
+        .means("insertion points, which are segments of the LRU; each fills a container in RAM")],
     offline: false,
 };
 

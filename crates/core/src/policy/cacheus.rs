@@ -38,12 +38,7 @@ pub static INFO: Info = Info {
     title: "CACHEUS: SR-LRU and CR-LFU, learned",
     source: "Rodriguez, Yusuf, Lyons, Paz, Rangaswami, Liu, Zhao, Narasimhan: Learning cache replacement with CACHEUS. \
         FAST 2021",
-    parameters: &[Parameter {
-        name: "seed",
-        kind: Kind::Count(0, u64::MAX),
-        default: "1",
-        meaning: "seed of the random numbers",
-    }],
+    parameters: &[Parameter::of("seed", Kind::Count(0, u64::MAX), "1").means("seed of the random numbers")],
     offline: false,
 };
 

@@ -20,12 +20,8 @@ pub static INFO: Info = Info {
     name: "clock",
     title: "CLOCK, second chance",
     source: "Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968",
-    parameters: &[Parameter {
-        name: "bits",
-        kind: Kind::Count(1, 8),
-        default: "1",
-        meaning: "the length of a block's counter of hits; 1 is the use bit of the report, more is generalized CLOCK",
-    }],
+    parameters: &[Parameter::of("bits", Kind::Count(1, 8), "1")
+        .means("the length of a block's counter of hits; 1 is the use bit of the report, more is generalized CLOCK")],
     offline: false,
 };
 

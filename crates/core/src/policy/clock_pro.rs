@@ -33,19 +33,12 @@ pub static INFO: Info = Info {
     title: "CLOCK-Pro",
     source: "Jiang, Chen, Zhang: CLOCK-Pro: an effective improvement of the CLOCK replacement. USENIX ATC 2005",
     parameters: &[
-        Parameter {
-            name: "cold",
-            kind: Kind::Number(0.0, 0.5),
-            default: "1%",
-            meaning: "the minimum space for cold blocks, and for hot ones, as a share of the cache size, at least one \
-                block",
-        },
-        Parameter {
-            name: "ghosts",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "100%",
-            meaning: "the number of uncached blocks that are remembered, as a share of the cache size",
-        },
+        Parameter::of("cold", Kind::Number(0.0, 0.5), "1%").means(
+            "the minimum space for cold blocks, and for hot ones, as a share of the cache size, at least \
+                 one block",
+        ),
+        Parameter::of("ghosts", Kind::Number(0.0, 1000.0), "100%")
+            .means("the number of uncached blocks that are remembered, as a share of the cache size"),
     ],
     offline: false,
 };

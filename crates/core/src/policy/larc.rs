@@ -29,45 +29,20 @@ pub static INFO: Info = Info {
     title: "Lazy Adaptive Replacement Cache",
     source: "Huang, Wei, Chen, Chen, Feng: Improving flash-based disk cache with lazy adaptive replacement. MSST 2013",
     parameters: &[
-        Parameter {
-            name: "fill",
-            kind: Kind::Choice(&["admit", "ghost"]),
-            default: "admit",
-            meaning: "what happens to first accesses while the cache is not full: admit them (section III.A) or send \
-                them to \
-                      the ghost queue (Algorithm 1)",
-        },
-        Parameter {
-            name: "writes",
-            kind: Kind::Choice(&["filter", "admit"]),
-            default: "filter",
-            meaning: "send write misses through the ghost queue like reads (Figure 2), or always admit them",
-        },
-        Parameter {
-            name: "tuning",
-            kind: Kind::Choice(&["auto", "fixed"]),
-            default: "auto",
-            meaning: "C_r tunes itself (section III.B), or keeps its initial value (the basic algorithm, section \
-                III.A)",
-        },
-        Parameter {
-            name: "cr",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "10%",
-            meaning: "initial C_r, the capacity of the ghost queue, as a share of the cache size (Algorithm 1)",
-        },
-        Parameter {
-            name: "min",
-            kind: Kind::Number(0.0, 1.0),
-            default: "10%",
-            meaning: "lower bound of C_r, as a share of the cache size (section III.B)",
-        },
-        Parameter {
-            name: "max",
-            kind: Kind::Number(0.0, 1.0),
-            default: "90%",
-            meaning: "upper bound of C_r, as a share of the cache size (section III.B)",
-        },
+        Parameter::of("fill", Kind::Choice(&["admit", "ghost"]), "admit").means(
+            "what happens to first accesses while the cache is not full: admit them (section III.A) or \
+                 send them to the ghost queue (Algorithm 1)",
+        ),
+        Parameter::of("writes", Kind::Choice(&["filter", "admit"]), "filter")
+            .means("send write misses through the ghost queue like reads (Figure 2), or always admit them"),
+        Parameter::of("tuning", Kind::Choice(&["auto", "fixed"]), "auto")
+            .means("C_r tunes itself (section III.B), or keeps its initial value (the basic algorithm, section III.A)"),
+        Parameter::of("cr", Kind::Number(0.0, f64::MAX), "10%")
+            .means("initial C_r, the capacity of the ghost queue, as a share of the cache size (Algorithm 1)"),
+        Parameter::of("min", Kind::Number(0.0, 1.0), "10%")
+            .means("lower bound of C_r, as a share of the cache size (section III.B)"),
+        Parameter::of("max", Kind::Number(0.0, 1.0), "90%")
+            .means("upper bound of C_r, as a share of the cache size (section III.B)"),
     ],
     offline: false,
 };
@@ -379,6 +354,6 @@ mod tests {
         let error = Spec::parse("larc:fil=ghost").unwrap_err().to_string();
         assert!(error.starts_with("larc has no option 'fil' (did you mean 'fill'?)"), "{error}");
         let error = Spec::parse("larc:fill=gost").unwrap_err().to_string();
-        assert_eq!(error, "larc: option 'fill' is 'gost', expected admit or ghost");
+        assert_eq!(error, "larc: fill: found 'gost', expected admit or ghost");
     }
 }

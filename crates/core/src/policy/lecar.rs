@@ -31,21 +31,14 @@ pub static INFO: Info = Info {
         ML-based LeCaR. \
              HotStorage 2018",
     parameters: &[
-        Parameter { name: "rate", kind: Kind::Number(0.0, 1.0), default: "0.45", meaning: "lambda, the learning rate" },
-        Parameter {
-            name: "discount",
-            kind: Kind::Number(0.000001, 1.0),
-            default: "0.005",
-            meaning: "weight of a regret after as many accesses as the cache has blocks: d to the power of N",
-        },
-        Parameter {
-            name: "history",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "50%",
-            meaning: "blocks that each of the two histories remembers, as a share of the cache size; as in the \
-                authors' code",
-        },
-        Parameter { name: "seed", kind: Kind::Count(0, u64::MAX), default: "1", meaning: "seed of the random numbers" },
+        Parameter::of("rate", Kind::Number(0.0, 1.0), "0.45").means("lambda, the learning rate"),
+        Parameter::of("discount", Kind::Number(0.000001, 1.0), "0.005")
+            .means("weight of a regret after as many accesses as the cache has blocks: d to the power of N"),
+        Parameter::of("history", Kind::Number(0.0, 1000.0), "50%").means(
+            "blocks that each of the two histories remembers, as a share of the cache size; as in the \
+                 authors' code",
+        ),
+        Parameter::of("seed", Kind::Count(0, u64::MAX), "1").means("seed of the random numbers"),
     ],
     offline: false,
 };

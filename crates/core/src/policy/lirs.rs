@@ -39,20 +39,12 @@ pub static INFO: Info = Info {
         cache \
              performance. SIGMETRICS 2002",
     parameters: &[
-        Parameter {
-            name: "hirs",
-            kind: Kind::Number(0.0, 1.0),
-            default: "1%",
-            meaning: "L_hirs, the room for HIR blocks, as a share of the cache size, at least one block (section 3.3)",
-        },
-        Parameter {
-            name: "ghosts",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "2500",
-            meaning: "the maximum number of uncached HIR blocks in the stack S, as a multiple of the cache size. The \
-                paper has no limit; \
-                      this is that of the authors' simulator",
-        },
+        Parameter::of("hirs", Kind::Number(0.0, 1.0), "1%")
+            .means("L_hirs, the room for HIR blocks, as a share of the cache size, at least one block (section 3.3)"),
+        Parameter::of("ghosts", Kind::Number(0.0, f64::MAX), "2500").means(
+            "the maximum number of uncached HIR blocks in the stack S, as a multiple of the cache size. \
+                 The paper has no limit; this is that of the authors' simulator",
+        ),
     ],
     offline: false,
 };

@@ -43,19 +43,12 @@ pub static INFO: Info = Info {
     title: "LIRS by two reuse distances in a row",
     source: "Zhong, Zhao, Jiang: LIRS2: an improved LIRS replacement algorithm. SYSTOR 2021",
     parameters: &[
-        Parameter {
-            name: "hirs",
-            kind: Kind::Number(0.0, 1.0),
-            default: "1%",
-            meaning: "L_hirs, the room for HIR blocks, as a share of the cache size, at least one block",
-        },
-        Parameter {
-            name: "ghosts",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "300%",
-            meaning: "the number of uncached blocks that are remembered, as a share of the cache size; the default is \
-                about the capacity of the authors' S",
-        },
+        Parameter::of("hirs", Kind::Number(0.0, 1.0), "1%")
+            .means("L_hirs, the room for HIR blocks, as a share of the cache size, at least one block"),
+        Parameter::of("ghosts", Kind::Number(0.0, f64::MAX), "300%").means(
+            "the number of uncached blocks that are remembered, as a share of the cache size; the \
+                 default is about the capacity of the authors' S",
+        ),
     ],
     offline: false,
 };

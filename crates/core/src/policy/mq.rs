@@ -27,22 +27,14 @@ pub static INFO: Info = Info {
     title: "Multi-Queue",
     source: "Zhou, Philbin, Li: The multi-queue replacement algorithm for second level buffer caches. USENIX 2001",
     parameters: &[
-        Parameter { name: "m", kind: Kind::Count(1, M_MAX), default: "8", meaning: "the number of queues" },
-        Parameter {
-            name: "life",
-            kind: Kind::Count(1, LIFE_TIME_MAX),
-            default: "",
-            meaning: "lifeTime, the number of accesses that a block stays in its queue without being accessed. Without \
-                it, it follows the \
-                      peak temporal distance",
-        },
-        Parameter {
-            name: "qout",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "400%",
-            meaning: "the number of evicted blocks whose frequencies are remembered in Qout, as a share of the cache \
-                size",
-        },
+        Parameter::of("m", Kind::Count(1, M_MAX), "8").means("the number of queues"),
+        Parameter::of("life", Kind::Count(1, LIFE_TIME_MAX), "").means(
+            "lifeTime, the number of accesses that a block stays in its queue without being accessed. \
+                 Without it, it follows the peak temporal distance",
+        ),
+        Parameter::of("qout", Kind::Number(0.0, f64::MAX), "400%").means(
+            "the number of evicted blocks whose frequencies are remembered in Qout, as a share of the cache size",
+        ),
     ],
     offline: false,
 };

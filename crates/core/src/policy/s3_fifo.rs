@@ -30,34 +30,18 @@ pub static INFO: Info = Info {
     title: "Simple, Scalable caching with three Static FIFO queues",
     source: "Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023",
     parameters: &[
-        Parameter {
-            name: "small",
-            kind: Kind::Number(0.0, 1.0),
-            default: "10%",
-            meaning: "the small queue's share of the cache; the main queue has the rest (section 4.1)",
-        },
-        Parameter {
-            name: "ghost",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "90%",
-            meaning: "how many blocks the ghost queue remembers, as a share of the cache size; the paper has as many \
-                as the \
-                      main queue (section 4.1)",
-        },
-        Parameter {
-            name: "threshold",
-            kind: Kind::Count(0, 3),
-            default: "1",
-            meaning: "blocks hit more often than this in the small queue move to the main queue; hits are counted up \
-                to 3 \
-                      (Algorithm 1)",
-        },
-        Parameter {
-            name: "variant",
-            kind: Kind::Choice(&["paper", "libcachesim"]),
-            default: "paper",
-            meaning: "Algorithm 1 of the paper, or its authors' code in libCacheSim",
-        },
+        Parameter::of("small", Kind::Number(0.0, 1.0), "10%")
+            .means("the small queue's share of the cache; the main queue has the rest (section 4.1)"),
+        Parameter::of("ghost", Kind::Number(0.0, f64::MAX), "90%").means(
+            "how many blocks the ghost queue remembers, as a share of the cache size; the paper has as \
+                 many as the main queue (section 4.1)",
+        ),
+        Parameter::of("threshold", Kind::Count(0, 3), "1").means(
+            "blocks hit more often than this in the small queue move to the main queue; hits are counted \
+                 up to 3 (Algorithm 1)",
+        ),
+        Parameter::of("variant", Kind::Choice(&["paper", "libcachesim"]), "paper")
+            .means("Algorithm 1 of the paper, or its authors' code in libCacheSim"),
     ],
     offline: false,
 };

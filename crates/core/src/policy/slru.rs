@@ -22,18 +22,10 @@ pub static INFO: Info = Info {
     title: "Segmented LRU",
     source: "Karedla, Love, Wherry: Caching strategies to improve disk system performance. IEEE Computer 27(3), 1994",
     parameters: &[
-        Parameter {
-            name: "segments",
-            kind: Kind::Count(2, SEGMENTS_MAX as u64),
-            default: "2",
-            meaning: "the number of segments; 2 in the article, 4 in S4LRU",
-        },
-        Parameter {
-            name: "protected",
-            kind: Kind::Number(0.0, 1.0),
-            default: "80%",
-            meaning: "the share of the cache that the segments above the lowest may have, each as much as the others",
-        },
+        Parameter::of("segments", Kind::Count(2, SEGMENTS_MAX as u64), "2")
+            .means("the number of segments; 2 in the article, 4 in S4LRU"),
+        Parameter::of("protected", Kind::Number(0.0, 1.0), "80%")
+            .means("the share of the cache that the segments above the lowest may have, each as much as the others"),
     ],
     offline: false,
 };

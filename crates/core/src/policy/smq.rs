@@ -39,20 +39,12 @@ pub static INFO: Info = Info {
     title: "Stochastic multi-queue of dm-cache",
     source: "Linux kernel, drivers/md/dm-cache-policy-smq.c, Linux 4.2 to 4.11",
     parameters: &[
-        Parameter {
-            name: "hotspots",
-            kind: Kind::Number(0.0, 1000.0),
-            default: "400%",
-            meaning: "blocks of the hotspot queue, as a share of the cache size, at least 1024. 400% covers as much as \
-                dm-cache's, which \
-                      has a quarter of it, each of 16 cache blocks",
-        },
-        Parameter {
-            name: "rate",
-            kind: Kind::Count(1, 1_000_000_000),
-            default: "1000",
-            meaning: "accesses that count as a second of its periods of 1, 10 and 60 s",
-        },
+        Parameter::of("hotspots", Kind::Number(0.0, 1000.0), "400%").means(
+            "blocks of the hotspot queue, as a share of the cache size, at least 1024. 400% covers as \
+                 much as dm-cache's, which has a quarter of it, each of 16 cache blocks",
+        ),
+        Parameter::of("rate", Kind::Count(1, 1_000_000_000), "1000")
+            .means("accesses that count as a second of its periods of 1, 10 and 60 s"),
     ],
     offline: false,
 };

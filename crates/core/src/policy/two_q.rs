@@ -24,18 +24,10 @@ pub static INFO: Info = Info {
     title: "2Q, full version",
     source: "Johnson, Shasha: 2Q: a low overhead high performance buffer management replacement algorithm. VLDB 1994",
     parameters: &[
-        Parameter {
-            name: "kin",
-            kind: Kind::Number(0.0, 1.0),
-            default: "25%",
-            meaning: "Kin, the length above which blocks of A1in are evicted, as a share of the cache size",
-        },
-        Parameter {
-            name: "kout",
-            kind: Kind::Number(0.0, f64::MAX),
-            default: "50%",
-            meaning: "Kout, the number of blocks remembered in A1out, as a share of the cache size",
-        },
+        Parameter::of("kin", Kind::Number(0.0, 1.0), "25%")
+            .means("Kin, the length above which blocks of A1in are evicted, as a share of the cache size"),
+        Parameter::of("kout", Kind::Number(0.0, f64::MAX), "50%")
+            .means("Kout, the number of blocks remembered in A1out, as a share of the cache size"),
     ],
     offline: false,
 };

@@ -33,39 +33,20 @@ pub static INFO: Info = Info {
         Storage \
              13(4), 2017",
     parameters: &[
-        Parameter {
-            name: "window",
-            kind: Kind::Number(0.0, 1.0),
-            default: "1%",
-            meaning: "the window's share of the cache; the main cache has the rest (section 4)",
-        },
-        Parameter {
-            name: "protected",
-            kind: Kind::Number(0.0, 1.0),
-            default: "80%",
-            meaning: "the share of the main cache for its protected segment, of blocks hit there (section 4)",
-        },
-        Parameter {
-            name: "sample",
-            kind: Kind::Number(1.0, 1000.0),
-            default: "10",
-            meaning: "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all counts \
-                      (section 3.3)",
-        },
-        Parameter {
-            name: "doorkeeper",
-            kind: Kind::Choice(&["off", "on"]),
-            default: "off",
-            meaning: "keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)",
-        },
-        Parameter {
-            name: "climb",
-            kind: Kind::Choice(&["off", "on"]),
-            default: "off",
-            meaning: "adapt the window, from its share on, after each sample of W accesses (Middleware 2018). It grows \
-                or shrinks as long as the hit ratio \
-                      rises, and reverses when it falls",
-        },
+        Parameter::of("window", Kind::Number(0.0, 1.0), "1%")
+            .means("the window's share of the cache; the main cache has the rest (section 4)"),
+        Parameter::of("protected", Kind::Number(0.0, 1.0), "80%")
+            .means("the share of the main cache for its protected segment, of blocks hit there (section 4)"),
+        Parameter::of("sample", Kind::Number(1.0, 1000.0), "10").means(
+            "W, the accesses in a sample, as a multiple of the cache size; a full sample halves all \
+                 counts (section 3.3)",
+        ),
+        Parameter::of("doorkeeper", Kind::Choice(&["off", "on"]), "off")
+            .means("keep first accesses in a sample in a Bloom filter instead of the counters (section 3.4.2)"),
+        Parameter::of("climb", Kind::Choice(&["off", "on"]), "off").means(
+            "adapt the window, from its share on, after each sample of W accesses (Middleware 2018). It \
+                 grows or shrinks as long as the hit ratio rises, and reverses when it falls",
+        ),
     ],
     offline: false,
 };

@@ -3,23 +3,15 @@
 use super::bucket::{Log, Oob};
 use crate::format::BLOCK_BYTES;
 
-/// The time when a read copy is refreshed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Refresh {
-    /// At each read of a bucket with newer logs, as in section IV.C.1: the whole bucket is read and rewritten.
-    #[default]
-    Read,
-    /// When the bucket of logs is evicted. Until then reads take their blocks from the logs.
-    Evict,
-}
-
-impl Refresh {
-    /// Both variants by name.
-    pub const NAMES: [(&str, Refresh); 2] = [("read", Refresh::Read), ("evict", Refresh::Evict)];
-
-    /// Returns the variant's name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
+crate::words! {
+    /// The time when a read copy is refreshed.
+    #[derive(Default)]
+    pub enum Refresh {
+        /// At each read of a bucket with newer logs, as in section IV.C.1: the whole bucket is read and rewritten.
+        #[default]
+        Read "read",
+        /// When the bucket of logs is evicted. Until then reads take their blocks from the logs.
+        Evict "evict",
     }
 }
 

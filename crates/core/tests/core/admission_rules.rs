@@ -321,14 +321,12 @@ fn rules_are_named_and_misspellings_are_answered_with_the_nearest() {
     }
     let error = |text| Spec::parse(text).unwrap_err().to_string();
     assert!(error("sise").starts_with("unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, "));
-    assert_eq!(error("probability:p=1.5"), "probability: option 'p' is '1.5', expected a number from 0 to 1");
-    assert_eq!(error("size:max=64PB"), "size: option 'max' is '64PB', expected a size in bytes of at least 0B");
+    assert_eq!(error("probability:p=1.5"), "probability: p: found '1.5', expected a number from 0 to 1");
+    assert!(error("size:max=64PB").starts_with("size: max: size '64PB': unknown unit 'PB', expected B, KiB, MiB"));
     assert!(error("auto:policies=lru+lrac").starts_with("unknown policy 'lrac' (did you mean 'larc'?)"));
-    let repeated = "auto: option 'policies' is 'lru+lru', expected each policy once";
+    let repeated = "auto: policies: found 'lru+lru', expected each policy once";
     assert_eq!(error("auto:policies=lru+lru"), repeated);
     assert!(error("auto:policies=lru+fif").ends_with("expected policies that do not know the future"));
-    assert!(
-        error("adaptive:target=4").starts_with("adaptive: option 'target' is '4', expected a duration from 1us to 1h")
-    );
-    assert_eq!(error("hotness:min=0"), "hotness: option 'min' is '0', expected a whole number from 1 to 255");
+    assert!(error("adaptive:target=4").starts_with("adaptive: target: duration '4' has no unit"));
+    assert_eq!(error("hotness:min=0"), "hotness: min: found '0', expected a whole number from 1 to 255");
 }

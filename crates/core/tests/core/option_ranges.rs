@@ -36,6 +36,7 @@ impl Visitor<u32> for Run {
 fn texts(name: &str, parameters: &[Parameter]) -> Vec<String> {
     let ends = |kind: Kind| match kind {
         Kind::Number(min, max) => vec![min.to_string(), max.to_string()],
+        Kind::Positive(max) => vec![max.to_string()],
         Kind::Count(min, max) => vec![min.to_string(), max.to_string()],
         Kind::Share(max) => vec!["0".to_owned(), max.to_string()],
         Kind::Size(min, max) | Kind::PowerOfTwo(min, max) => {

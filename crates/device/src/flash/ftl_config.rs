@@ -1,47 +1,36 @@
 //! Configuration of a conventional SSD: size, spare space and garbage collection.
 
-use std::fmt;
-
 use flashwise_core::options::{OptionError, Options, named};
 
 use super::victims::Victim;
 use super::{DeviceError, NONE};
 
-/// The unit to which garbage collection copies pages.
-///
-/// Under uniform random writes the choice makes no difference. Under skewed writes it does, since copied pages are
-/// mostly cold. Write amplification with 28 % over-provisioning, units of 256 pages and greedy collection:
-///
-/// | writes | own unit | mixed |
-/// | --- | --- | --- |
-/// | nine tenths go to a tenth of the pages | 2.90 | 3.29 |
-/// | Zipf's law with exponent 1 | 2.87 | 3.68 |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GcPlacement {
-    /// A separate open unit. A copied page probably stays valid, so cold pages gather apart from fresh ones.
-    #[default]
-    Own,
-    /// The unit that the host writes, as in the theory.
-    Mixed,
+flashwise_core::words! {
+    /// The unit to which garbage collection copies pages.
+    ///
+    /// Under uniform random writes the choice makes no difference. Under skewed writes it does, since copied pages are
+    /// mostly cold. Write amplification with 28 % over-provisioning, units of 256 pages and greedy collection:
+    ///
+    /// | writes | own unit | mixed |
+    /// | --- | --- | --- |
+    /// | nine tenths go to a tenth of the pages | 2.90 | 3.29 |
+    /// | Zipf's law with exponent 1 | 2.87 | 3.68 |
+    #[derive(Default)]
+    pub enum GcPlacement {
+        /// A separate open unit. A copied page probably stays valid, so cold pages gather apart from fresh ones.
+        #[default]
+        Own "own",
+        /// The unit that the host writes, as in the theory.
+        Mixed "mixed",
+    }
 }
 
 impl GcPlacement {
-    const NAMES: [(&str, GcPlacement); 2] = [("own", GcPlacement::Own), ("mixed", GcPlacement::Mixed)];
-
     /// Parses `own` or `mixed`.
     pub fn parse(text: &str) -> Result<GcPlacement, OptionError> {
         let ((name, placement), options) =
             named("placement of copies", text, GcPlacement::NAMES.into_iter(), |row| row.0)?;
         Options::parse(name, &[], options).map(|_| placement)
-    }
-}
-
-impl fmt::Display for GcPlacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            GcPlacement::Own => "own",
-            GcPlacement::Mixed => "mixed",
-        })
     }
 }
 

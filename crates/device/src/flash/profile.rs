@@ -1,7 +1,8 @@
 //! Properties of a device's flash: geometry, times and endurance.
 
 use crate::catalogue::{Entry, names_with};
-use crate::keys::{ArrayError, Keys, Range};
+use crate::keys::{ArrayError, Keys};
+use flashwise_core::options::Kind;
 
 /// Properties of flash, as published by `source`.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +36,7 @@ pub struct Profile {
 }
 
 /// From a nanosecond to ten seconds.
-const TIMES_US: Range = Range::Between(0.001, 1e7);
+const TIMES_US: Kind = Kind::Number(0.001, 1e7);
 
 impl Profile {
     /// Returns the names of the built-in devices whose flash is known.
@@ -59,7 +60,7 @@ impl Profile {
             return Err(entry.top.missing("[flash]", &expected));
         };
         let source = entry.top.text("source")?;
-        let page_bytes = keys.needed("page-bytes", Range::Whole(4096, 1 << 20))? as u32;
+        let page_bytes = keys.needed("page-bytes", Kind::Count(4096, 1 << 20))? as u32;
         if !page_bytes.is_multiple_of(4096) {
             return Err(keys.refused("page-bytes", "a multiple of 4096, since blocks of 4 KiB are written"));
         }
@@ -69,16 +70,16 @@ impl Profile {
                 .ok_or_else(|| entry.top.missing("source", "text that says where the figures come from"))?
                 .to_owned(),
             page_bytes,
-            pages_per_block: keys.needed("pages-per-block", Range::Whole(1, 1 << 16))? as u32,
+            pages_per_block: keys.needed("pages-per-block", Kind::Count(1, 1 << 16))? as u32,
             channels: keys.whole("channels", 1, 256)?.unwrap_or(1),
             dies_per_channel: keys.whole("dies-per-channel", 1, 256)?.unwrap_or(1),
             planes_per_die: keys.whole("planes-per-die", 1, 16)?.unwrap_or(1),
             read_us: keys.needed("read-us", TIMES_US)?,
             program_us: keys.needed("program-us", TIMES_US)?,
             erase_us: keys.needed("erase-us", TIMES_US)?,
-            bus_mb_per_s: keys.number("bus-mb-per-s", Range::Between(0.001, 1e6))?,
+            bus_mb_per_s: keys.number("bus-mb-per-s", Kind::Number(0.001, 1e6))?,
             pe_cycles: cycles(&entry.top)?,
-            over_provision: keys.number("over-provision", Range::Share)?,
+            over_provision: keys.number("over-provision", Kind::Share(1.0))?,
         })
     }
 
@@ -91,7 +92,7 @@ impl Profile {
 /// Returns the program/erase cycles that a block endures, if limited.
 fn cycles(keys: &Keys) -> Result<Option<u32>, ArrayError> {
     let key = if keys.has("pe-cycles") { "pe-cycles" } else { "endurance-cycles" };
-    match keys.number(key, Range::PositiveOrUnlimited)? {
+    match keys.limit(key)? {
         None | Some(f64::INFINITY) => Ok(None),
         Some(cycles) if cycles.fract() == 0.0 && cycles <= 1e9 => Ok(Some(cycles as u32)),
         Some(_) => Err(keys.refused(key, "a whole number from 1 to 1000000000, or 'unlimited'")),
@@ -265,9 +266,12 @@ mod tests {
             ("read-us = [1]", "read-us: found [1], expected a number from 0.001 to 10000000"),
             ("source = ''", "source: found '', expected text that is not empty"),
             ("source = [7]", "source: found [7], expected text that is not empty"),
-            ("pe-cycles = 0x0", "pe-cycles: found 0x0, expected a number greater than 0, or 'unlimited'"),
+            ("pe-cycles = 0x0", "pe-cycles: found 0, expected a number above 0, or 'unlimited'"),
             ("pe-cycles = 1.5", "pe-cycles: found 1.5, expected a whole number from 1 to 1000000000, or 'unlimited'"),
-            ("over-provision = '700%'", "over-provision: found '700%', expected a share from 0% to 100%"),
+            (
+                "over-provision = '700%'",
+                "over-provision: found '700%', expected a share from 0% to 100%, such as 30% or 0.3",
+            ),
             ("bus-mb-per-s = true", "bus-mb-per-s: found true, expected a number from 0.001 to 1000000"),
         ] {
             let text = with(line);

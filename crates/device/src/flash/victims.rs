@@ -29,12 +29,8 @@ pub enum Victim {
     CostBenefit,
 }
 
-const CHOICES: [Parameter; 1] = [Parameter {
-    name: "d",
-    kind: Kind::Count(1, 1_000_000),
-    default: "10",
-    meaning: "units drawn; the one with the fewest valid pages is collected; with 10 it is close to greedy",
-}];
+const CHOICES: [Parameter; 1] = [Parameter::of("d", Kind::Count(1, 1_000_000), "10")
+    .means("units drawn; the one with the fewest valid pages is collected; with 10 it is close to greedy")];
 
 /// A rule: its name, its parameters, and its constructor.
 type Row = (&'static str, &'static [Parameter], fn(&Options) -> Victim);
@@ -314,7 +310,7 @@ mod tests {
              cost-benefit"
         );
         assert_eq!(refused("fifo:d=4"), "fifo has no option 'd'; it has none");
-        assert_eq!(refused("d-choices:d=0"), "d-choices: option 'd' is '0', expected a whole number from 1 to 1000000");
+        assert_eq!(refused("d-choices:d=0"), "d-choices: d: found '0', expected a whole number from 1 to 1000000");
     }
 
     /// Compares the choice with the best of all units, while units lose pages at random and victims are refilled.

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::toml::de::DeValue;
-use flashwise_core::options::nearest;
+use flashwise_core::options::{Given, nearest};
 use flashwise_device::toml::{self, Malformed, Toml};
 
 use super::kind::Kind;
-use super::value::Value;
 use super::{ConfigError, Flags, Place, Section};
 
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub key: String,
-    pub value: Value,
+    pub value: Given,
     /// The line, counted from 1, in a file.
     pub line: Option<usize>,
 }
@@ -83,11 +82,11 @@ impl Tables {
     pub fn from_flags(flags: Flags) -> Tables {
         let plain = |entries: Vec<(&'static str, String)>| {
             let entry =
-                |(key, text): (&str, String)| Entry { key: key.to_owned(), value: Value::Plain(text), line: None };
+                |(key, text): (&str, String)| Entry { key: key.to_owned(), value: Given::Text(text), line: None };
             entries.into_iter().map(entry).collect::<Vec<_>>()
         };
         let mut server = plain(flags.server);
-        let listen = Value::List(flags.listen.into_iter().map(Value::Plain).collect());
+        let listen = Given::List(flags.listen.into_iter().map(Given::Text).collect());
         server.push(Entry { key: "listen".to_owned(), value: listen, line: None });
         Tables { server, api: plain(flags.api), volumes: vec![plain(flags.volume)], ..Tables::default() }
     }
@@ -121,14 +120,10 @@ fn read_all(entries: Vec<toml::Entry<'_, '_>>) -> Vec<Entry> {
     entries.into_iter().map(entry).collect()
 }
 
-fn read(value: &DeValue<'_>) -> Value {
-    match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => Value::Number(toml::decimal(number)),
-        DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
-        DeValue::Boolean(value) => Value::Boolean(*value),
-        DeValue::Datetime(date) => Value::Date(date.to_string()),
-        DeValue::Array(values) => Value::List(values.iter().map(|value| read(value.get_ref())).collect()),
-        DeValue::Table(_) => Value::Table,
-    }
+fn read(value: &DeValue<'_>) -> Given {
+    toml::scalar(value).unwrap_or_else(|| match value {
+        DeValue::Array(values) => Given::List(values.iter().map(|value| read(value.get_ref())).collect()),
+        DeValue::Datetime(date) => Given::Other(date.to_string()),
+        _ => Given::Other("a table".to_owned()),
+    })
 }

@@ -12,8 +12,7 @@ use rustix::fs::Access;
 
 use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
-use super::value::Problem;
-use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use super::{ConfigError, Origin, Problem, Section, ServerConfig, TlsMode};
 use crate::front;
 use crate::front::iscsi::chap::read_secret;
 use crate::manage::{Address, SOCKET_PATH_BYTES_MAX, is_runtime_directory};

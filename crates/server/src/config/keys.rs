@@ -9,12 +9,14 @@ use std::sync::LazyLock;
 
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
-use flashwise_core::options::OptionError;
+use flashwise_core::options::{Given, Kind, OptionError};
 use flashwise_core::quantity::Duration;
+use flashwise_core::tiers::Tier;
+use flashwise_device::{ArrayError, tier_of_option};
 
 use tracing::level_filters::LevelFilter;
 
-use super::value::{Problem, Value};
+use super::Problem;
 use super::{ServerConfig, TlsMode};
 use crate::front::check_client;
 use crate::front::iscsi::names;
@@ -37,20 +39,20 @@ pub struct Key<T> {
 /// How a key is set.
 enum Set<T> {
     /// By a function, which also sets the default.
-    By(fn(&mut T, &Value) -> Result<(), Problem>),
+    By(fn(&mut T, &Given) -> Result<(), Problem>),
     /// As a setting of the cache, which has its own default.
     Setting(&'static Setting, fn(&mut T) -> &mut Settings),
     /// As a key of the volume inside a pool.
-    Inside(fn(&mut VolumeConfig, &Value) -> Result<(), Problem>, fn(&mut T) -> &mut VolumeConfig),
+    Inside(fn(&mut VolumeConfig, &Given) -> Result<(), Problem>, fn(&mut T) -> &mut VolumeConfig),
 }
 
 impl<T> Key<T> {
     /// Assigns a value to the setting.
-    pub fn set(&self, target: &mut T, value: &Value) -> Result<(), Problem> {
+    pub fn set(&self, target: &mut T, value: &Given) -> Result<(), Problem> {
         match &self.set {
             Set::By(set) => set(target, value),
             Set::Setting(setting, settings) => {
-                let value = setting.read(&value.given()).map_err(|error| error.problem)?;
+                let value = setting.read(value).map_err(|error| error.problem)?;
                 settings(target).set(setting, value);
                 Ok(())
             }
@@ -68,7 +70,7 @@ impl<T> std::fmt::Debug for Key<T> {
 const fn key<T>(
     name: &'static str,
     default: Option<&'static str>,
-    set: fn(&mut T, &Value) -> Result<(), Problem>,
+    set: fn(&mut T, &Given) -> Result<(), Problem>,
 ) -> Key<T> {
     let default = match default {
         Some(default) => Some(Cow::Borrowed(default)),
@@ -77,11 +79,28 @@ const fn key<T>(
     Key { name, default, set: Set::By(set) }
 }
 
+/// A function that assigns a value to a field, as `read` reads it.
+macro_rules! assign {
+    ($($field:ident).+, |$value:ident| $read:expr) => {
+        |target, $value| {
+            target.$($field).+ = $read;
+            Ok(())
+        }
+    };
+}
+
+/// A key of a field: its name, its default, the field, and how its value is read.
+macro_rules! key {
+    ($name:literal, $default:expr, $($field:ident).+, |$value:ident| $read:expr) => {
+        key($name, $default, assign!($($field).+, |$value| $read))
+    };
+}
+
 /// A key of a volume whose default comes from [`VolumeConfig::of`], formatted by `shown`.
 fn made(
     name: &'static str,
     shown: fn(&VolumeConfig) -> String,
-    set: fn(&mut VolumeConfig, &Value) -> Result<(), Problem>,
+    set: fn(&mut VolumeConfig, &Given) -> Result<(), Problem>,
 ) -> Key<VolumeConfig> {
     let default = shown(&VolumeConfig::of("", Path::new(""), Path::new("")));
     Key { name, default: Some(Cow::Owned(default)), set: Set::By(set) }
@@ -96,31 +115,15 @@ const RECORD_BYTES_MAX: u64 = 1 << 50;
 
 /// Keys before the first table.
 pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
-    key("listen", None, |server, value| {
-        server.listen = value.texts()?;
-        Ok(())
-    }),
-    key("insecure", Some("false"), |server, value| {
-        server.insecure = value.boolean()?;
-        Ok(())
-    }),
-    key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
-    key("record-segment-size", Some(record::SEGMENT_SIZE), |server, value| {
-        server.record_limits.segment_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
-        Ok(())
-    }),
-    key("record-size-max", Some(record::SIZE_MAX), |server, value| {
-        server.record_limits.total_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
-        Ok(())
-    }),
-    key("state-directory", None, |server, value| {
-        server.state_directory = value.path()?;
-        Ok(())
-    }),
-    key("log-level", Some("info"), |server, value| {
-        server.log_level = value.word(&LOG_LEVELS)?;
-        Ok(())
-    }),
+    key!("listen", None, listen, |value| value.texts()?),
+    key!("insecure", Some("false"), insecure, |value| value.boolean()?),
+    key!("record", None, record, |value| Some(value.path()?)),
+    key!("record-segment-size", Some(record::SEGMENT_SIZE), record_limits.segment_bytes_max, |value| value
+        .blocks(Kind::Size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX))?),
+    key!("record-size-max", Some(record::SIZE_MAX), record_limits.total_bytes_max, |value| value
+        .blocks(Kind::Size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX))?),
+    key!("state-directory", None, state_directory, |value| value.path()?),
+    key!("log-level", Some("info"), log_level, |value| value.word(&LOG_LEVELS)?),
 ];
 
 /// The words of the key `log-level`.
@@ -134,16 +137,10 @@ const LOG_LEVELS: [(&str, LevelFilter); 5] = [
 
 /// Keys of `[api]`.
 pub const API_KEYS: &[Key<ServerConfig>] = &[
-    key("listen", None, |server, value| {
-        server.api.listen = value.text()?;
-        Ok(())
-    }),
-    key("token-file", None, |server, value| Ok(server.api.token_file = Some(value.path()?))),
-    key("read-token-file", None, |server, value| Ok(server.api.read_token_file = Some(value.path()?))),
-    key("directories", None, |server, value| {
-        server.api.directories = Some(value.texts()?.into_iter().map(PathBuf::from).collect());
-        Ok(())
-    }),
+    key!("listen", None, api.listen, |value| value.text()?.to_owned()),
+    key!("token-file", None, api.token_file, |value| Some(value.path()?)),
+    key!("read-token-file", None, api.read_token_file, |value| Some(value.path()?)),
+    key!("directories", None, api.directories, |value| Some(value.texts()?.into_iter().map(PathBuf::from).collect())),
 ];
 
 /// The words of the key `mode` of `[tls]`.
@@ -152,61 +149,45 @@ pub const TLS_MODES: [(&str, TlsMode); 3] =
 
 /// Keys of `[tls]`.
 pub const TLS_KEYS: &[Key<ServerConfig>] = &[
-    key("mode", Some(TLS_MODES[0].0), |server, value| {
-        server.tls.mode = value.word(&TLS_MODES)?;
-        Ok(())
-    }),
-    key("certificate", None, |server, value| Ok(server.tls.certificate = Some(value.path()?))),
-    key("key", None, |server, value| Ok(server.tls.key = Some(value.path()?))),
-    key("client-authorities", None, |server, value| Ok(server.tls.client_authorities = Some(value.path()?))),
+    key!("mode", Some(TLS_MODES[0].0), tls.mode, |value| value.word(&TLS_MODES)?),
+    key!("certificate", None, tls.certificate, |value| Some(value.path()?)),
+    key!("key", None, tls.key, |value| Some(value.path()?)),
+    key!("client-authorities", None, tls.client_authorities, |value| Some(value.path()?)),
 ];
 
 /// Keys of `[limits]`.
 pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
-    key("connections-max", Some("4096"), |server, value| {
-        server.limits.connections_max = value.count(1, 1 << 20)? as usize;
-        Ok(())
-    }),
-    key("requests-in-flight-max", Some("128"), |server, value| {
-        server.limits.requests_in_flight_max = value.count(1, 1 << 16)? as usize;
-        Ok(())
-    }),
-    key("bytes-in-flight-max", Some("64MiB"), |server, value| {
-        server.limits.bytes_in_flight_max = value.size(32 << 20, 1 << 40)? as usize;
-        Ok(())
-    }),
-    key("memory-max", Some("512MiB"), |server, value| {
-        server.limits.memory_max = value.size(64 << 20, 1 << 40)? as usize;
-        Ok(())
-    }),
-    key("handshake-time-max", Some("60s"), |server, value| {
-        server.limits.handshake_time_max_us = value.duration_us()?;
-        Ok(())
-    }),
+    key!("connections-max", Some("4096"), limits.connections_max, |value| value.count(1, 1 << 20)? as usize),
+    key!("requests-in-flight-max", Some("128"), limits.requests_in_flight_max, |value| value.count(1, 1 << 16)?
+        as usize),
+    key!("bytes-in-flight-max", Some("64MiB"), limits.bytes_in_flight_max, |value| value
+        .blocks(Kind::Size(32 << 20, 1 << 40))?
+        as usize),
+    key!("memory-max", Some("512MiB"), limits.memory_max, |value| value.blocks(Kind::Size(64 << 20, 1 << 40))?
+        as usize),
+    key!("handshake-time-max", Some("60s"), limits.handshake_time_max_us, |value| value
+        .duration_us(Kind::ANY_DURATION)?),
 ];
 
 /// Keys of `[iscsi]`.
-pub const ISCSI_KEYS: &[Key<ServerConfig>] =
-    &[
-        key("initiators", None, |server, value| Ok(server.iscsi.initiators = Some(initiators(value)?))),
-        key("read-only-initiators", None, |server, value| Ok(server.iscsi.read_only_initiators = initiators(value)?)),
-        key("assign", None, |server, value| {
-            let texts = value.texts()?;
-            server.iscsi.assignments = texts.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
-            server.iscsi.assignments.iter().try_for_each(|assignment| check_client(&assignment.initiator))
-        }),
-        key("chap-name", None, |server, value| Ok(server.iscsi.chap_name = Some(value.text()?))),
-        key("chap-secret-file", None, |server, value| Ok(server.iscsi.chap_secret_file = Some(value.path()?))),
-        key("mutual-chap-name", None, |server, value| Ok(server.iscsi.mutual_chap_name = Some(value.text()?))),
-        key("mutual-chap-secret-file", None, |server, value| {
-            Ok(server.iscsi.mutual_chap_secret_file = Some(value.path()?))
-        }),
-    ];
+pub const ISCSI_KEYS: &[Key<ServerConfig>] = &[
+    key!("initiators", None, iscsi.initiators, |value| Some(initiators(value)?)),
+    key!("read-only-initiators", None, iscsi.read_only_initiators, |value| initiators(value)?),
+    key("assign", None, |server, value| {
+        let texts = value.texts()?;
+        server.iscsi.assignments = texts.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
+        server.iscsi.assignments.iter().try_for_each(|assignment| check_client(&assignment.initiator))
+    }),
+    key!("chap-name", None, iscsi.chap_name, |value| Some(value.text()?.to_owned())),
+    key!("chap-secret-file", None, iscsi.chap_secret_file, |value| Some(value.path()?)),
+    key!("mutual-chap-name", None, iscsi.mutual_chap_name, |value| Some(value.text()?.to_owned())),
+    key!("mutual-chap-secret-file", None, iscsi.mutual_chap_secret_file, |value| Some(value.path()?)),
+];
 
 /// Keys of `[alerts]`.
 pub const ALERT_KEYS: &[Key<ServerConfig>] = &[
     key("webhook", None, |server, value| {
-        let url = value.text()?;
+        let url = value.text()?.to_owned();
         let is_encrypted = url.starts_with("https://");
         if !is_encrypted && !url.starts_with("http://") {
             return Err(format!("found '{}', expected a URL that begins with https:// or http://", url.escape_debug()));
@@ -230,12 +211,20 @@ pub const ALERT_KEYS: &[Key<ServerConfig>] = &[
         }
         Ok(server.alerts.mail = addresses)
     }),
-    key("mail-command", Some("/usr/sbin/sendmail"), |server, value| Ok(server.alerts.mail_command = value.path()?)),
-    key("detach-time", Some("1h"), |server, value| Ok(server.alerts.detach_us_max = value.duration_us()?)),
-    key("miss-latency", None, |server, value| Ok(server.alerts.miss_p99_us_max = Some(value.duration_us()?))),
+    key!("mail-command", Some("/usr/sbin/sendmail"), alerts.mail_command, |value| value.path()?),
+    key!("detach-time", Some("1h"), alerts.detach_us_max, |value| value.duration_us(Kind::ANY_DURATION)?),
+    key!("miss-latency", None, alerts.miss_p99_us_max, |value| Some(value.duration_us(Kind::ANY_DURATION)?)),
 ];
 
-fn initiators(value: &Value) -> Result<Vec<String>, Problem> {
+/// A cache or storage device: a name, the path of a TOML file, which is read, or either with changes.
+fn device(value: &Given) -> Result<Tier, Problem> {
+    tier_of_option(&value.to_string(), value.text()?).map_err(|error| match error {
+        ArrayError::Io { path, source } => format!("found '{path}', which cannot be read: {source}"),
+        error => error.to_string(),
+    })
+}
+
+fn initiators(value: &Given) -> Result<Vec<String>, Problem> {
     let names = value.texts()?;
     check_initiators(names.iter())?;
     Ok(names)
@@ -267,18 +256,12 @@ const NOT_OF_POOLS: [&str; 6] = ["name", "aliases", "backend", "backend-id", "si
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     let own = [
         key("name", None, |pool: &mut PoolConfig, value| {
-            let name = value.text()?;
+            let name = value.text()?.to_owned();
             check_name(&name).map_err(|error| error.to_string())?;
             Ok(pool.cache.name = name)
         }),
-        key("disks", None, |pool, value| {
-            pool.disks = value.texts()?.into_iter().map(PathBuf::from).collect();
-            Ok(())
-        }),
-        key("degraded", Some("false"), |pool, value| {
-            pool.degraded = value.boolean()?;
-            Ok(())
-        }),
+        key!("disks", None, disks, |value| value.texts()?.into_iter().map(PathBuf::from).collect()),
+        key!("degraded", Some("false"), degraded, |value| value.boolean()?),
         key("layout", Some("log"), |_, value| {
             let layout = value.word(&LAYOUTS)?;
             let name = layout.number().name();
@@ -306,35 +289,23 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
 
 fn device_keys() -> [Key<VolumeConfig>; 11] {
     [
-        key("name", None, |volume, value| {
-            volume.name = export_name(&value.text()?)?;
-            Ok(())
-        }),
-        key("aliases", None, |volume, value| {
-            volume.aliases = value.texts()?.iter().map(|name| export_name(name)).collect::<Result<_, _>>()?;
-            Ok(())
-        }),
-        key("backend", None, |volume, value| {
-            volume.backend = value.path()?;
-            Ok(())
-        }),
-        key("backend-id", None, |volume, value| Ok(volume.backend_id = Some(value.text()?))),
-        key("size", None, |volume, value| Ok(volume.size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
-        key("flash", None, |volume, value| {
-            volume.flash = value.path()?;
-            Ok(())
-        }),
-        key("flash-size", None, |volume, value| {
-            Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))
-        }),
+        key!("name", None, name, |value| export_name(value.text()?)?),
+        key!("aliases", None, aliases, |value| value
+            .texts()?
+            .iter()
+            .map(|name| export_name(name))
+            .collect::<Result<_, _>>()?),
+        key!("backend", None, backend, |value| value.path()?),
+        key!("backend-id", None, backend_id, |value| Some(value.text()?.to_owned())),
+        key!("size", None, size_bytes, |value| Some(value.blocks(Kind::Size(BLOCK, VOLUME_BYTES_MAX))?)),
+        key!("flash", None, flash, |value| value.path()?),
+        key!("flash-size", None, flash_size_bytes, |value| Some(value.blocks(Kind::Size(BLOCK, VOLUME_BYTES_MAX))?)),
         key("flash-zones", None, |volume, value| {
-            let zoning = Zoning::parse("zones", &value.text()?).map_err(|error| match error {
+            let zoning = Zoning::parse("zones", value.text()?).map_err(|error| match error {
                 OptionError::NotAnOption { found, .. } => {
                     format!("found '{found}', expected such as size=4MiB,capacity=3MiB")
                 }
-                OptionError::BadValue { name, found, expected, .. } => {
-                    format!("{name}: found '{found}', expected {expected}")
-                }
+                OptionError::BadValue { name, problem, .. } => format!("{name}: {problem}"),
                 error => error.to_string(),
             })?;
             Ok(volume.flash_zones = Some(zoning))
@@ -342,62 +313,32 @@ fn device_keys() -> [Key<VolumeConfig>; 11] {
         made(
             "layout",
             |volume| volume.layout.number().name().to_owned(),
-            |volume, value| {
-                volume.layout = value.word(&LAYOUTS)?;
-                Ok(())
-            },
+            assign!(layout, |value| value.word(&LAYOUTS)?),
         ),
-        key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
-            volume.array.cache = value.device()?;
-            Ok(())
-        }),
-        key("storage-device", Some(flashwise_device::STORAGE_DEVICE), |volume, value| {
-            volume.array.storage = value.device()?;
-            Ok(())
-        }),
+        key!("cache-device", Some(flashwise_device::CACHE_DEVICE), array.cache, |value| device(value)?),
+        key!("storage-device", Some(flashwise_device::STORAGE_DEVICE), array.storage, |value| device(value)?),
     ]
 }
 
 fn other_keys() -> [Key<VolumeConfig>; 6] {
     [
-        key("discard", None, |volume, value| {
-            volume.discard = value.boolean()?;
-            Ok(())
-        }),
-        made(
-            "direct-io",
-            |volume| volume.direct_io.to_string(),
-            |volume, value| {
-                volume.direct_io = value.boolean()?;
-                Ok(())
-            },
-        ),
-        key("drive-writes-per-day", None, |volume, value| {
-            Ok(volume.drive_writes_per_day = Some(value.positive(1000.0)?))
-        }),
+        key!("discard", None, discard, |value| value.boolean()?),
+        made("direct-io", |volume| volume.direct_io.to_string(), assign!(direct_io, |value| value.boolean()?)),
+        key!("drive-writes-per-day", None, drive_writes_per_day, |value| Some(value.number(Kind::Positive(1000.0))?)),
         made(
             "warranty-years",
             |volume| volume.warranty_years.to_string(),
-            |volume, value| {
-                volume.warranty_years = value.positive(100.0)?;
-                Ok(())
-            },
+            assign!(warranty_years, |value| value.number(Kind::Positive(100.0))?),
         ),
         made(
             "unsafe-ignore-flushes",
             |volume| volume.unsafe_ignore_flushes.to_string(),
-            |volume, value| {
-                volume.unsafe_ignore_flushes = value.boolean()?;
-                Ok(())
-            },
+            assign!(unsafe_ignore_flushes, |value| value.boolean()?),
         ),
         made(
             "backend-delay",
             |volume| Duration::from_us(volume.backend_delay_us).to_string(),
-            |volume, value| {
-                volume.backend_delay_us = value.duration_us()?;
-                Ok(())
-            },
+            assign!(backend_delay_us, |value| value.duration_us(Kind::ANY_DURATION)?),
         ),
     ]
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use flashwise_core::options::Given;
 use flashwise_storage::pool::Uuid;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Tables};
 pub use super::kind::Kind;
-use super::value::Value;
 use super::{ConfigError, Origin, ServerConfig};
 use crate::kept;
 
@@ -34,10 +34,10 @@ pub struct Made {
 impl Made {
     fn entries(&self) -> Vec<Entry> {
         let entry = |key: &str, value| Entry { key: key.to_owned(), value, line: None };
-        let disks = Value::List(self.disks.iter().cloned().map(Value::Text).collect());
+        let disks = Given::List(self.disks.iter().cloned().map(Given::Text).collect());
         let disks = (!self.disks.is_empty()).then(|| entry("disks", disks));
-        let others = self.settings.iter().map(|(key, value)| entry(key, Value::Plain(value.clone())));
-        std::iter::once(entry("name", Value::Text(self.name.clone()))).chain(disks).chain(others).collect()
+        let others = self.settings.iter().map(|(key, value)| entry(key, Given::Text(value.clone())));
+        std::iter::once(entry("name", Given::Text(self.name.clone()))).chain(disks).chain(others).collect()
     }
 }
 

@@ -3,7 +3,6 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `keys.rs` | every key, its default and its setting |
-//! | `value.rs` | parsing of values |
 //! | `document.rs` | parsing of TOML into tables, keys and values with their lines |
 //! | `changes.rs` | differences between two configurations |
 //! | `made.rs` | volumes and pools that a running server created |
@@ -17,14 +16,13 @@ mod files;
 pub mod keys;
 mod kind;
 pub mod made;
-pub mod value;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use flashwise_core::format::Layout;
-use flashwise_core::options::{nearest, suggestion};
+use flashwise_core::options::{Given, nearest, suggestion};
 
 use tracing::level_filters::LevelFilter;
 
@@ -34,11 +32,13 @@ use flashwise_storage::pool::PoolConfig;
 use flashwise_storage::record;
 use flashwise_storage::volume::VolumeConfig;
 use keys::{ALERT_KEYS, API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
-use value::{Problem, Value};
 
 use crate::front;
 use crate::manage::{AlertOptions, default_socket};
 use crate::secret::{self, CONFIGURATION_BYTES_MAX};
+
+/// An error message: the value found and the value expected.
+pub type Problem = String;
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -290,7 +290,12 @@ impl Origin<'_> {
         if let Some((kind, path)) = self.made(section) {
             let entries = self.tables.entries(section);
             let name = entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok());
-            return Place::Made { path: path.clone(), kind, name: name.unwrap_or_default(), key: key.to_owned() };
+            return Place::Made {
+                path: path.clone(),
+                kind,
+                name: name.unwrap_or_default().to_owned(),
+                key: key.to_owned(),
+            };
         }
         let Some(path) = self.path else {
             let flag = match (section, key) {
@@ -355,7 +360,7 @@ impl Origin<'_> {
     fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T, wrong: &mut Vec<ConfigError>) {
         for key in keys {
             if let Some(default) = &key.default {
-                let result = key.set(target, &Value::Plain(default.to_string()));
+                let result = key.set(target, &Given::from(&**default));
                 assert_eq!(result, Ok(()), "the default of {} is valid", key.name);
             }
         }

@@ -1,7 +1,7 @@
 //! The settings that can change while a volume runs, as the JSON object that a client sends.
 
-use flashwise_core::cache::settings::{Given, Setting, Settings};
-use flashwise_core::options::{Kind, Parameter};
+use flashwise_core::cache::settings::{Setting, Settings};
+use flashwise_core::options::{Given, Kind, Parameter};
 use serde_json::Value;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -22,19 +22,17 @@ pub fn parse(json: &[u8]) -> Result<Settings, String> {
     let mut changes = Settings::default();
     for (key, value) in &object {
         let setting = Setting::find_settable(key).map_err(|error| error.to_string())?;
-        let number = value.is_number().then(|| value.to_string());
+        let text = |value: &Value| value.as_str().map(Given::from);
+        let other = || Given::Other(shown(value));
         let given = match value {
-            Value::String(text) => Given::Text(text),
-            Value::Array(values) => texts(values).map_or_else(|| Given::Other(shown(value)), Given::Texts),
-            _ => number.as_deref().map_or_else(|| Given::Other(shown(value)), Given::Number),
+            Value::String(text) => Given::Text(text.clone()),
+            Value::Number(number) => Given::Number(number.to_string()),
+            Value::Array(values) => values.iter().map(text).collect::<Option<_>>().map_or_else(other, Given::List),
+            _ => other(),
         };
         changes.set(setting, setting.read(&given).map_err(|error| error.to_string())?);
     }
     Ok(changes)
-}
-
-fn texts(values: &[Value]) -> Option<Vec<&str>> {
-    values.iter().map(Value::as_str).collect()
 }
 
 /// Enough of a client's value to find it again.
@@ -80,7 +78,7 @@ fn schema_of(setting: &Setting) -> RefOr<Schema> {
             let list = OneOfBuilder::new().item(ArrayBuilder::new().items(text())).item(text());
             list.description(Some(meaning)).into()
         }
-        Kind::Number(..) | Kind::Count(..) | Kind::Duration(..) | Kind::Text => {
+        Kind::Number(..) | Kind::Positive(_) | Kind::Count(..) | Kind::Duration(..) | Kind::Text => {
             text().description(Some(meaning)).into()
         }
     }

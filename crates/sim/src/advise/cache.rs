@@ -1,8 +1,9 @@
 //! A cache to buy, its settings, and its job.
 
 use flashwise_core::cache::WriteBackOrder;
-use flashwise_core::cache::settings::{Given, Setting};
+use flashwise_core::cache::settings::Setting;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::options::Given;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::offers::Offer;
@@ -144,7 +145,7 @@ impl Purchase<'_> {
         let ordered = (way.order != WriteBackOrder::None).then_some(("write-back-order", way.order.name()));
         for (name, value) in std::iter::once(("write-mode", way.mode)).chain(ordered) {
             let setting = Setting::named(name);
-            let value = setting.read(&Given::Text(value)).map_err(JobError::Setting)?;
+            let value = setting.read(&Given::from(value)).map_err(JobError::Setting)?;
             job.settings.set(setting, value);
         }
         job.plain()

@@ -30,14 +30,9 @@ pub enum Arrivals {
     },
 }
 
-const SPEED: Parameter = Parameter {
-    name: "speed",
-    kind: Kind::Number(0.001, 1000.0),
-    default: "1",
-    meaning: "how many times as fast as in the trace requests come",
-};
-const DEPTH: Parameter =
-    Parameter { name: "depth", kind: Kind::Count(1, 65_536), default: "1", meaning: "concurrent requests" };
+const SPEED: Parameter = Parameter::of("speed", Kind::Number(0.001, 1000.0), "1")
+    .means("how many times as fast as in the trace requests come");
+const DEPTH: Parameter = Parameter::of("depth", Kind::Count(1, 65_536), "1").means("concurrent requests");
 
 /// Names and options.
 const ARRIVALS: [(&str, &[Parameter]); 3] = [("none", &[]), ("trace", &[SPEED]), ("closed", &[DEPTH])];
@@ -96,8 +91,8 @@ mod tests {
             refused("close"),
             "unknown arrivals 'close' (did you mean 'closed'?); expected one of: none, trace, closed"
         );
-        assert_eq!(refused("closed:depth=0"), "closed: option 'depth' is '0', expected a whole number from 1 to 65536");
-        assert_eq!(refused("trace:speed=0"), "trace: option 'speed' is '0', expected a number from 0.001 to 1000");
+        assert_eq!(refused("closed:depth=0"), "closed: depth: found '0', expected a whole number from 1 to 65536");
+        assert_eq!(refused("trace:speed=0"), "trace: speed: found '0', expected a number from 0.001 to 1000");
         assert_eq!(refused("none:depth=1"), "none has no option 'depth'; it has none");
     }
 }

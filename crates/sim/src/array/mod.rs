@@ -14,8 +14,9 @@ mod queue;
 mod rules;
 
 use flashwise_core::admission::Setting;
+use flashwise_core::options::Kind;
 use flashwise_core::tiers::{Array, Tier, Workload, latency_over_lifetime};
-use flashwise_device::{ArrayError, Document, Keys, Range};
+use flashwise_device::{ArrayError, Document, Keys};
 use serde::Serialize;
 
 use flashwise_trace::Trace;
@@ -60,20 +61,20 @@ impl NamedWorkload {
 
     fn read(keys: &Keys) -> Result<NamedWorkload, ArrayError> {
         keys.check(&WORKLOAD_KEYS)?;
-        let rate = |key| Ok(keys.needed(key, Range::NotNegative)? * 1e6);
-        let share = |key| keys.needed(key, Range::Share);
+        let rate = |key| Ok(keys.needed(key, Kind::NOT_NEGATIVE)? * 1e6);
+        let share = |key| keys.needed(key, Kind::Share(1.0));
         let workload = Workload {
             read: rate("read-mb-per-s")?,
             write: rate("write-mb-per-s")?,
             read_hit_ratio: share("read-hit-ratio")?,
             write_hit_ratio: share("write-hit-ratio")?,
             dirty: share("dirty")?,
-            admitted: keys.number("admitted", Range::Share)?.unwrap_or(1.0),
+            admitted: keys.number("admitted", Kind::Share(1.0))?.unwrap_or(1.0),
         };
         if workload.read + workload.write == 0.0 {
             return Err(keys.missing("a read or write rate", "read-mb-per-s or write-mb-per-s greater than 0"));
         }
-        let length = |key| Ok(keys.number(key, Range::Positive)?.map(|length_kb| length_kb * 1e3));
+        let length = |key| Ok(keys.number(key, Kind::POSITIVE)?.map(|length_kb| length_kb * 1e3));
         let request_bytes = match (length("read-length-kb")?, length("write-length-kb")?) {
             (Some(read), Some(write)) => Some((read, write)),
             (None, None) => None,
@@ -253,14 +254,8 @@ mod tests {
                 "a.toml, line 1: unknown key 'cahce' (did you mean 'cache'?); expected one of: cache, storage, \
                  workload",
             ),
-            (
-                format!("{tier}devices = 0"),
-                "a.toml [cache], line 3: devices: found 0, expected a number greater than 0",
-            ),
-            (
-                format!("{tier}devices = [1]"),
-                "a.toml [cache], line 3: devices: found [1], expected a number greater than 0",
-            ),
+            (format!("{tier}devices = 0"), "a.toml [cache], line 3: devices: found 0, expected a number above 0"),
+            (format!("{tier}devices = [1]"), "a.toml [cache], line 3: devices: found [1], expected a number above 0"),
             (
                 format!("{tier}devices = "),
                 "a.toml, line 3: is not TOML: string values must be quoted, expected literal string",
@@ -277,12 +272,17 @@ mod tests {
             ("[cache]\ndevice = \"ssd.toml\"".to_owned(), "ssd.toml"),
             (
                 "[cache]\ndevice = \"\"".to_owned(),
-                "a.toml [cache], line 2: device: found \"\", expected text that is not empty",
+                "a.toml [cache], line 2: device: found '', expected text that is not empty",
             ),
-            (workload(""), "a.toml [[workload]] 1: write-hit-ratio is missing, expected a share from 0% to 100%"),
+            (
+                workload(""),
+                "a.toml [[workload]] 1: write-hit-ratio is missing, \
+                 expected a share from 0% to 100%, such as 30% or 0.3",
+            ),
             (
                 workload("write-hit-ratio = \"101%\""),
-                "a.toml [[workload]] 1, line 5: write-hit-ratio: found \"101%\", expected a share from 0% to 100%",
+                "a.toml [[workload]] 1, line 5: write-hit-ratio: found '101%', \
+                 expected a share from 0% to 100%, such as 30% or 0.3",
             ),
             (
                 workload("write-hit-ratio = 1\ndirty = \"5%\"\nread-length-kb = 4"),
@@ -290,7 +290,8 @@ mod tests {
             ),
             (
                 workload("write-hit-ratio = 1\ndirty = -0.1"),
-                "a.toml [[workload]] 1, line 6: dirty: found -0.1, expected a share from 0% to 100%",
+                "a.toml [[workload]] 1, line 6: dirty: found -0.1, \
+                 expected a share from 0% to 100%, such as 30% or 0.3",
             ),
         ];
         for (text, expected) in rows {

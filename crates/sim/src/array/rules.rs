@@ -186,16 +186,16 @@ mod tests {
     #[test]
     fn invalid_rules_are_refused_as_in_core() {
         for (wrong, expected) in [
-            ("probability:p=0.1..0.9", "option 'p' is '0.1..0.9', expected FIRST..LAST:STEP"),
+            ("probability:p=0.1..0.9", "p: found '0.1..0.9', expected FIRST..LAST:STEP"),
             ("probability:p=0.9..0.1:0.1", "expected FIRST..LAST:STEP"),
             ("probability:p=0..1:x2", "expected FIRST..LAST:STEP"),
             ("probability:p=0..1:0.0001", "expected FIRST..LAST:STEP"),
             ("probability:p=10%..0.9:0.1", "expected FIRST..LAST:STEP"),
-            ("probability:p=0.5,2", "option 'p' is '2', expected a number from 0 to 1"),
+            ("probability:p=0.5,2", "p: found '2', expected a number from 0 to 1"),
             ("probability:0.5", "found '0.5' where an option was expected"),
             ("size:max=4KiB..64:x2", "expected FIRST..LAST:STEP"),
             ("larger:p=1..2:1", "unknown admission rule 'larger'"),
-            ("adaptive:timeframe=0%", "option 'timeframe' is '0%', expected a duration, or a share"),
+            ("adaptive:timeframe=0%", "timeframe: found '0%', expected a duration, or a share"),
             ("adaptive:timeframe=101%", "expected a duration, or a share"),
             ("adaptive:timeframe=1%,timeframe=2%", "option 'timeframe'"),
             ("size:timeframe=1%", "size has no option 'timeframe'"),

@@ -25,31 +25,16 @@ const fn least_hits(default: &'static str) -> Parameter {
             evicted unread",
     }
 }
-const MINIMUM: Parameter = Parameter {
-    name: "n",
-    kind: Kind::Count(1, u32::MAX as u64),
-    default: "2",
-    meaning: "insertions with fewer read hits are left out; 1 is the algorithm without a threshold",
-};
-const EPBPD: Parameter = Parameter {
-    name: "epbpd",
-    kind: Kind::Number(0.0, f64::MAX),
-    default: "",
-    meaning: "the budget, in erasures per erase unit and day",
-};
-const SHARE: Parameter = Parameter {
-    name: "share",
-    kind: Kind::Number(0.0, f64::MAX),
-    default: "",
-    meaning: "the budget, as a share of the erasures that the algorithm has without one: m+ for m_t, c for c_t, h for \
-        h_t",
-};
-const OF: Parameter = Parameter {
-    name: "of",
-    kind: Kind::Choice(&["c", "m+"]),
-    default: "c",
-    meaning: "the algorithm whose erasures share refers to: c, as in the paper, or m+ at the same size",
-};
+const MINIMUM: Parameter = Parameter::of("n", Kind::Count(1, u32::MAX as u64), "2")
+    .means("insertions with fewer read hits are left out; 1 is the algorithm without a threshold");
+const EPBPD: Parameter =
+    Parameter::of("epbpd", Kind::Number(0.0, f64::MAX), "").means("the budget, in erasures per erase unit and day");
+const SHARE: Parameter = Parameter::of("share", Kind::Number(0.0, f64::MAX), "").means(
+    "the budget, as a share of the erasures that the algorithm has without one: m+ for m_t, c for c_t, h \
+         for h_t",
+);
+const OF: Parameter = Parameter::of("of", Kind::Choice(&["c", "m+"]), "c")
+    .means("the algorithm whose erasures share refers to: c, as in the paper, or m+ at the same size");
 const fn trim(default: &'static str) -> Parameter {
     Parameter {
         name: "trim",
@@ -58,26 +43,16 @@ const fn trim(default: &'static str) -> Parameter {
         meaning: "trim unneeded blocks on the device: TRIM of Table 1",
     }
 }
-const CFR: Parameter = Parameter {
-    name: "cfr",
-    kind: Kind::Text,
-    default: "exact",
-    meaning: "CFR of Table 1, which does not copy forward blocks without later reads. exact finds them by their last \
-        hit, a number by that many earlier rounds; 0 copies every cached block",
-};
-const ORDER: Parameter = Parameter {
-    name: "order",
-    kind: Kind::Choice(&["evict", "arrival"]),
-    default: "evict",
-    meaning: "order in which the write buffer is cut into erase units: by the time when blocks leave, E of Table 1, or \
-        by arrival",
-};
-const BUFFERS: Parameter = Parameter {
-    name: "buffers",
-    kind: Kind::Count(1, 1024),
-    default: "",
-    meaning: "erase units of the write buffer; by default that of all algorithms",
-};
+const CFR: Parameter = Parameter::of("cfr", Kind::Text, "exact").means(
+    "CFR of Table 1, which does not copy forward blocks without later reads. exact finds them by their \
+         last hit, a number by that many earlier rounds; 0 copies every cached block",
+);
+const ORDER: Parameter = Parameter::of("order", Kind::Choice(&["evict", "arrival"]), "evict").means(
+    "order in which the write buffer is cut into erase units: by the time when blocks leave, E of Table \
+         1, or by arrival",
+);
+const BUFFERS: Parameter = Parameter::of("buffers", Kind::Count(1, 1024), "")
+    .means("erase units of the write buffer; by default that of all algorithms");
 
 /// The offline algorithms, in listing order.
 static OFFLINE: [Info; 10] = [
@@ -424,13 +399,13 @@ mod tests {
         let cases = [
             ("m*", "unknown algorithm 'm*' (did you mean 'm'?); expected one of: m, m+, m_n"),
             ("fif", "unknown algorithm 'fif'"),
-            ("m_t", "m_t: option 'share' is '', expected a budget such as share=50% or epbpd=5"),
-            ("m_t:share=0", "m_t: option 'share' is '0', expected a budget above 0"),
-            ("m_t:epbpd=-1", "m_t: option 'epbpd' is '-1', expected a number of at least 0"),
-            ("c_t:epbpd=1,share=2", "c_t: option 'share' is '2', expected one budget, share or epbpd"),
-            ("c_t:epbpd=1,of=c", "c_t: option 'of' is 'c', expected a share that it refers to, such as share=50%"),
+            ("m_t", "m_t: share: found '', expected a budget such as share=50% or epbpd=5"),
+            ("m_t:share=0", "m_t: share: found '0', expected a budget above 0"),
+            ("m_t:epbpd=-1", "m_t: epbpd: found '-1', expected a number of at least 0"),
+            ("c_t:epbpd=1,share=2", "c_t: share: found '2', expected one budget, share or epbpd"),
+            ("c_t:epbpd=1,of=c", "c_t: of: found 'c', expected a share that it refers to, such as share=50%"),
             ("m_t:share=1,of=m+", "m_t has no option 'of'"),
-            ("c:cfr=always", "c: option 'cfr' is 'always', expected exact or a number of rounds from 0 to 1000"),
+            ("c:cfr=always", "c: cfr: found 'always', expected exact or a number of rounds from 0 to 1000"),
             ("c:trim=on", "c has no option 'trim'"),
         ];
         for (text, expected) in cases {

@@ -54,7 +54,7 @@ fn value(options: &Options, Parameter { name, kind, .. }: &Parameter) -> String 
         return String::new();
     }
     match kind {
-        Kind::Number(..) => options.number(name).to_string(),
+        Kind::Number(..) | Kind::Positive(_) => options.number(name).to_string(),
         Kind::Count(..) => options.count(name).to_string(),
         Kind::Size(..) | Kind::PowerOfTwo(..) => options.size_bytes(name).to_string(),
         Kind::Share(_) => text.parse().map_or_else(|_| text.to_owned(), |share: Share| share.of_one().to_string()),

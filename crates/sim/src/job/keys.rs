@@ -4,16 +4,16 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
+use flashwise_core::cache::settings::{SETTINGS, Setting, Settings, Value};
 use flashwise_core::filter::Rule;
 use flashwise_core::format::Layout as OnFlash;
-use flashwise_core::options::{Parameter, did_you_mean};
+use flashwise_core::options::{Given, Kind, Parameter, did_you_mean};
 use flashwise_core::quantity::Share;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{TierModel, tier_model_of_option};
 
 use super::words::LayoutName::{Containers, InPlace, Log};
-use super::words::{LayoutName, Written, percent, positive, sample_share, share, whole};
+use super::words::{LayoutName, Written, percent, sample_share, share, whole};
 use super::{Job, JobError};
 use crate::cache_settings::Ram;
 use crate::simulate::Warmup;
@@ -142,8 +142,8 @@ static FIELDS: &[Field] = fields! {
         "Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a \
          TOML file\n\n\
          It must have flash, such as samsung-slc. With --layout log it is a conventional SSD below the log.";
-    "drive-writes-per-day", drive_writes_per_day, SSD, positive, ToString::to_string, "N",
-        "Rated drive writes per day, for comparison";
+    "drive-writes-per-day", drive_writes_per_day, SSD, |text| Given::from(text).number(Kind::POSITIVE),
+        ToString::to_string, "N", "Rated drive writes per day, for comparison";
     "write-buffers", write_buffers, WEAR, |text| whole(text, 1, 1024), ToString::to_string, "N",
         "Erase units of --ram in which c collects writes [default: 4, or as many as fit]";
     "wfue-alpha", wfue_alpha, WEAR, parsed, show_share, "SHARE",
@@ -292,7 +292,7 @@ impl Key {
 
 /// Parses a setting. Rules about clients may name processes only, because a trace has no other clients.
 fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> {
-    let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
+    let value = setting.read(&Given::from(text)).map_err(|error| error.problem)?;
     if let Value::Rules(rules) = &value
         && let Some(rule) = rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_)))
     {

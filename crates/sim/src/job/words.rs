@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use flashwise_core::options::{Kind, OptionError, word};
+use flashwise_core::options::{Given, Kind, OptionError, word};
 use flashwise_core::policy;
 use flashwise_core::quantity::Share;
 
@@ -87,33 +87,13 @@ impl fmt::Display for OnOff {
     }
 }
 
-/// Unit of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SampleBy {
-    /// Single blocks.
-    Blocks,
-    /// Groups of 64 KiB, so requests stay whole.
-    Groups,
-}
-
-impl SampleBy {
-    const WORDS: [(&str, SampleBy); 2] = [("blocks", SampleBy::Blocks), ("groups", SampleBy::Groups)];
-}
-
-impl FromStr for SampleBy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<SampleBy, String> {
-        word(text, &SampleBy::WORDS)
-    }
-}
-
-impl fmt::Display for SampleBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SampleBy::Blocks => "blocks",
-            SampleBy::Groups => "groups",
-        })
+flashwise_core::words! {
+    /// Unit of a sample.
+    pub enum SampleBy {
+        /// Single blocks.
+        Blocks "blocks",
+        /// Groups of 64 KiB, so requests stay whole.
+        Groups "groups",
     }
 }
 
@@ -162,13 +142,6 @@ fn exact_percent(of_one: f64) -> Option<String> {
 
 /// Parses a whole number.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    let number = number.and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| format!("found '{text}', expected {}", Kind::Count(least, most)))
-}
-
-/// Parses a number above 0.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| format!("found '{text}', expected a number above 0"))
+    let given = Given::from(text);
+    T::try_from(given.count(least, most)?).or_else(|_| given.refuse(Kind::Count(least, most)))
 }

@@ -214,8 +214,8 @@ pub fn present(places: &Places) -> io::Result<BTreeMap<String, Presence>> {
     Ok(there.collect())
 }
 
-/// Adds the paths of the disks behind a file or block device to `disks`: the disk of a partition, those of a file
-/// system (except btrfs), of a device mapper or RAID, and of the file of a loop device.
+/// Adds the paths of the disks behind a file or block device to `disks`. It finds them through partitions, file systems
+/// except btrfs, device mapper, RAID and loop devices.
 pub fn disks_behind(places: &Places, path: &Path, disks: &mut BTreeSet<String>) {
     let Ok(metadata) = std::fs::metadata(path) else { return };
     let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };

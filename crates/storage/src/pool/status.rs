@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::human;
+use flashwise_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,14 +14,16 @@ use super::record::Member;
 use super::{CHUNK_BYTES, Pool};
 use crate::attach::Owned;
 use crate::export::Export;
-use crate::status::{VolumeState, states};
+use crate::status::VolumeState;
 
 /// Usage of a pool, in percent, from which it warns.
 pub const WARN_PERCENT: u64 = 80;
 
-states! {
+words! {
     /// The state of a pool.
-    PoolState [2] {
+    #[derive(Default, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PoolState {
         /// All disks are present.
         #[default]
         Ok "ok",
@@ -29,9 +32,11 @@ states! {
     }
 }
 
-states! {
+words! {
     /// The state of a disk of a pool.
-    PoolDiskState [5] {
+    #[derive(Default, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PoolDiskState {
         /// The disk is present and stays.
         #[default]
         Ok "ok",

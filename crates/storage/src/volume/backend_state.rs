@@ -110,25 +110,13 @@ fn read(path: &Path) -> Option<Record> {
 }
 
 fn describe(Record { at_seconds, backend }: Record) -> String {
-    let BackendStatus { is_consistent, consistent_seconds, newer_blocks, .. } = backend;
-    let lost = match newer_blocks {
+    let lost = match backend.newer_blocks {
         1 => "1 newer block is lost".to_owned(),
         count => format!("{} newer blocks are lost", human::count(count)),
     };
-    match consistent_seconds {
-        _ if !is_consistent => format!(
-            "the backend is a mixture of old and new blocks: some that were dirty before the order began were not \
-             written back; {lost}"
-        ),
-        Some(seconds) => {
-            let before = human::seconds((at_seconds - seconds).max(0.0).round());
-            format!(
-                "the backend is consistent as of {}, {before} before the last run ended; {lost}",
-                human::utc(seconds)
-            )
-        }
-        None => format!("the backend is consistent as of an unknown moment; {lost}"),
-    }
+    let before = |moment: f64| human::seconds((at_seconds - moment).max(0.0).round());
+    let state = backend.described(|moment| format!(", {} before the last run ended", before(moment)));
+    format!("the backend is {state}; {lost}")
 }
 
 #[cfg(test)]

@@ -350,10 +350,10 @@ fn a_flash_whose_zones_are_too_few_or_may_not_be_written_together_is_refused() {
         "at most 1 of its zones may be open, expected at least 2"
     );
     let error = |text| Zoning::parse("flash-zones", text).unwrap_err().to_string();
-    assert_eq!(error("size=4KiB"), "flash-zones: option 'size' is '4KiB', expected a size in bytes from 64KiB to 2GiB");
+    assert_eq!(error("size=4KiB"), "flash-zones: size: found '4KiB', expected a size in bytes from 64KiB to 2GiB");
     assert_eq!(
         error("size=1MiB,capacity=2MiB"),
-        "flash-zones: option 'capacity' is '2097152', expected at most the size of a zone, 1048576 bytes"
+        "flash-zones: capacity: found '2097152', expected at most the size of a zone, 1048576 bytes"
     );
 }
 

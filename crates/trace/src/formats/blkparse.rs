@@ -52,12 +52,8 @@ pub static FORMAT: Format = Format {
 };
 
 /// The option that selects the action that counts.
-pub(super) const ACTION: Parameter = Parameter {
-    name: "action",
-    kind: Kind::Choice(&["auto", "Q", "D", "I", "C"]),
-    default: "auto",
-    meaning: "the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with",
-};
+pub(super) const ACTION: Parameter = Parameter::of("action", Kind::Choice(&["auto", "Q", "D", "I", "C"]), "auto")
+    .means("the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with");
 
 /// Any action, for recognising the format.
 pub(super) const ANY: u8 = b'*';

@@ -56,12 +56,8 @@ pub static FORMAT: Format = Format {
 };
 
 /// The option that selects the action that counts.
-const ACTION: Parameter = Parameter {
-    name: "action",
-    kind: Kind::Choice(&["Q", "D", "I", "C"]),
-    default: "Q",
-    meaning: "the event that counts as the request: queued, issued to the driver, inserted or completed",
-};
+const ACTION: Parameter = Parameter::of("action", Kind::Choice(&["Q", "D", "I", "C"]), "Q")
+    .means("the event that counts as the request: queued, issued to the driver, inserted or completed");
 
 /// The magic number without its last byte, which is the version.
 const MAGIC: u32 = 0x6561_7400;

@@ -17,12 +17,8 @@ pub static FORMAT: Format = Format {
     name: "blocks",
     title: "List of block numbers",
     source: "one block number a line, all reads; the reference strings of LIRS (Jiang, Zhang, SIGMETRICS 2002)",
-    parameters: &[Parameter {
-        name: "unit",
-        kind: Kind::Count(1, REQUEST_BYTES_MAX),
-        default: "",
-        meaning: "bytes in the block that a number stands for; without it, one block at any block size",
-    }],
+    parameters: &[Parameter::of("unit", Kind::Count(1, REQUEST_BYTES_MAX), "")
+        .means("bytes in the block that a number stands for; without it, one block at any block size")],
     recognise: |sample| sample.fit_lines(&Blocks { unit_bytes: 1 }),
     parser: |options, _, block_size_bytes| {
         let given = options.text("unit").parse();

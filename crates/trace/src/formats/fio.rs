@@ -24,12 +24,8 @@ pub static FORMAT: Format = Format {
     title: "fio iolog, versions 2 and 3",
     source: "[time_us] file action [offset length] below \"fio version 3 iolog\"; fio's HOWTO; version 2 has no times",
     parameters: &[
-        Parameter {
-            name: "version",
-            kind: Kind::Choice(&["auto", "2", "3"]),
-            default: "auto",
-            meaning: "version of the log; auto takes it from the first line",
-        },
+        Parameter::of("version", Kind::Choice(&["auto", "2", "3"]), "auto")
+            .means("version of the log; auto takes it from the first line"),
         TIME_UNIT,
         OFFSET_UNIT,
         LENGTH_UNIT,
@@ -190,7 +186,7 @@ mod tests {
         let sample = crate::formats::Sample { bytes: b"0 /dev/sdb add\n", whole: true };
         assert_eq!(
             spec.parser(&sample, 4096).unwrap_err().to_string(),
-            "fio: option 'version' is 'auto', expected 2 or 3, which the first line does not say"
+            "fio: version: found 'auto', expected 2 or 3, which the first line does not say"
         );
     }
 }

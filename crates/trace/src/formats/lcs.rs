@@ -28,12 +28,8 @@ pub static FORMAT: Format = Format {
     title: "libCacheSim LCS, versions 1 to 8",
     source: "binary header of 8192 bytes, records of 24 to 100 bytes: time_s, object, size, operation; an object is \
         one block",
-    parameters: &[Parameter {
-        name: "version",
-        kind: Kind::Choice(&["auto", "1", "2", "3", "4", "5", "6", "7", "8"]),
-        default: "auto",
-        meaning: "version of the records; auto takes it from the header",
-    }],
+    parameters: &[Parameter::of("version", Kind::Choice(&["auto", "1", "2", "3", "4", "5", "6", "7", "8"]), "auto")
+        .means("version of the records; auto takes it from the header")],
     recognise: |sample| if begins_with_header(sample.bytes) { Fit::Yes } else { Fit::No },
     parser: |options, sample, block_size_bytes| {
         let version = match options.text("version") {
@@ -209,7 +205,7 @@ mod tests {
             let spec: crate::formats::FormatSpec = "lcs".parse().unwrap();
             spec.parser(&Sample { bytes, whole: true }, 4096).unwrap_err().to_string()
         };
-        assert_eq!(refused(&header(9)), "lcs: option 'version' is 'auto', expected 1 to 8 for a trace with version 9");
-        assert_eq!(refused(&[0; 24]), "lcs: option 'version' is 'auto', expected 1 to 8 for a trace with no header");
+        assert_eq!(refused(&header(9)), "lcs: version: found 'auto', expected 1 to 8 for a trace with version 9");
+        assert_eq!(refused(&[0; 24]), "lcs: version: found 'auto', expected 1 to 8 for a trace with no header");
     }
 }

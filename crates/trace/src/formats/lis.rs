@@ -33,12 +33,8 @@ fn recognise(sample: &Sample) -> Fit {
     if is_counting && is_moving { sample.fit_lines(&Lis { unit_bytes: None }) } else { Fit::No }
 }
 
-const UNIT: Parameter = Parameter {
-    name: "unit",
-    kind: Kind::Count(1, REQUEST_BYTES_MAX),
-    default: "",
-    meaning: "bytes in a block of the trace; without it 512",
-};
+const UNIT: Parameter =
+    Parameter::of("unit", Kind::Count(1, REQUEST_BYTES_MAX), "").means("bytes in a block of the trace; without it 512");
 
 /// The block size of ARC's traces, in bytes.
 const BLOCK_BYTES: u64 = 512;

@@ -26,12 +26,8 @@ pub static FORMAT: Format = Format {
     title: "KV cache of a language model, JSON lines",
     source: "{\"timestamp\": ms, \"input_length\": tokens, \"hash_ids\": [block, ...]}; each id reads a block; Qin et \
         al., FAST 2025",
-    parameters: &[Parameter {
-        name: "time-unit",
-        kind: Kind::Choice(&["auto", "s", "ms", "us", "ns", "filetime"]),
-        default: "auto",
-        meaning: "unit of timestamp (filetime: 100 ns); auto takes s if the first line has a chat_id, otherwise ms",
-    }],
+    parameters: &[Parameter::of("time-unit", Kind::Choice(&["auto", "s", "ms", "us", "ns", "filetime"]), "auto")
+        .means("unit of timestamp (filetime: 100 ns); auto takes s if the first line has a chat_id, otherwise ms")],
     recognise,
     parser: |options, sample, block_size_bytes| {
         let has_chats = || sample.lines().next().is_some_and(|line| names(line, "chat_id"));

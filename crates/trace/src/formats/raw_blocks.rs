@@ -17,18 +17,10 @@ pub static FORMAT: Format = Format {
     title: "List of block numbers in binary",
     source: "one little-endian integer a block, all reads; never recognised, since any bytes are integers",
     parameters: &[
-        Parameter {
-            name: "type",
-            kind: Kind::Choice(&["int32", "int64"]),
-            default: "",
-            meaning: "type of the integers: 4 or 8 bytes, 0 or more; required",
-        },
-        Parameter {
-            name: "unit",
-            kind: Kind::Count(1, REQUEST_BYTES_MAX),
-            default: "",
-            meaning: "bytes in the block that a number stands for; without it, one block at any block size",
-        },
+        Parameter::of("type", Kind::Choice(&["int32", "int64"]), "")
+            .means("type of the integers: 4 or 8 bytes, 0 or more; required"),
+        Parameter::of("unit", Kind::Count(1, REQUEST_BYTES_MAX), "")
+            .means("bytes in the block that a number stands for; without it, one block at any block size"),
     ],
     recognise: |_| Fit::No,
     parser: |options, _, block_size_bytes| {
@@ -105,7 +97,7 @@ mod tests {
         let sample = crate::formats::Sample { bytes: &[0; 8], whole: true };
         assert_eq!(
             spec.parser(&sample, 4096).unwrap_err().to_string(),
-            "raw-blocks: option 'type' is '', expected int32 or int64, which the file does not say"
+            "raw-blocks: type: found '', expected int32 or int64, which the file does not say"
         );
     }
 

@@ -12,13 +12,10 @@ use flashwise_core::options::{Kind, Parameter};
 use super::Reading;
 
 /// The option that keeps the lower devices.
-pub const STACKED: Parameter = Parameter {
-    name: "stacked",
-    kind: Kind::Choice(&["top", "all"]),
-    default: "top",
-    meaning: "top leaves out lower devices of stacked ones, such as disks below LVM; all counts their requests once \
-        for each device",
-};
+pub const STACKED: Parameter = Parameter::of("stacked", Kind::Choice(&["top", "all"]), "top").means(
+    "top leaves out lower devices of stacked ones, such as disks below LVM; all counts their requests \
+         once for each device",
+);
 
 /// An event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

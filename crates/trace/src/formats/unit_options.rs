@@ -6,12 +6,8 @@ use super::REQUEST_BYTES_MAX;
 use super::fields::TimeUnit;
 
 /// The option for the unit of time.
-pub const TIME_UNIT: Parameter = Parameter {
-    name: "time-unit",
-    kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
-    default: "",
-    meaning: "unit of time (filetime: 100 ns), if it is not that of the format",
-};
+pub const TIME_UNIT: Parameter = Parameter::of("time-unit", Kind::Choice(&["s", "ms", "us", "ns", "filetime"]), "")
+    .means("unit of time (filetime: 100 ns), if it is not that of the format");
 
 /// The option for the unit of offset.
 pub const OFFSET_UNIT: Parameter = unit("offset-unit", "bytes in a unit of offset, if it is not that of the format");

@@ -22,12 +22,8 @@ pub static FORMAT: Format = Format {
     title: "CloudPhysics vSCSI, versions 1 and 2",
     source: "binary records of 32 or 40 bytes with SCSI commands, sectors and microseconds; Waldspurger et al., FAST \
         2015",
-    parameters: &[Parameter {
-        name: "version",
-        kind: Kind::Choice(&["auto", "1", "2"]),
-        default: "auto",
-        meaning: "version of the records; auto takes it from the first ones",
-    }],
+    parameters: &[Parameter::of("version", Kind::Choice(&["auto", "1", "2"]), "auto")
+        .means("version of the records; auto takes it from the first ones")],
     recognise: |sample| if fits::<V1, 32>(sample) || fits::<V2, 40>(sample) { Fit::Yes } else { Fit::No },
     parser: |options, sample, _| match options.text("version") {
         "2" => Ok(Box::new(Records(V2))),

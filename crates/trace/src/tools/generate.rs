@@ -88,18 +88,10 @@ pub struct Pattern {
 /// end of the pattern.
 type Ranges = Box<dyn FnMut(&mut Xoshiro256PlusPlus, u64) -> Option<(u64, u64)>>;
 
-const SKEW: Parameter = Parameter {
-    name: "skew",
-    kind: Kind::Number(0.0, 10.0),
-    default: "0.9",
-    meaning: "exponent: the r-th most popular block is accessed in proportion to 1 / r^skew; 0 makes all equal",
-};
-const PHASE_REQUESTS: Parameter = Parameter {
-    name: "requests",
-    kind: Kind::Count(1, u64::MAX),
-    default: "100000",
-    meaning: "requests of a phase; the default is the length of the epochs in LARC's Figure 8",
-};
+const SKEW: Parameter = Parameter::of("skew", Kind::Number(0.0, 10.0), "0.9")
+    .means("exponent: the r-th most popular block is accessed in proportion to 1 / r^skew; 0 makes all equal");
+const PHASE_REQUESTS: Parameter = Parameter::of("requests", Kind::Count(1, u64::MAX), "100000")
+    .means("requests of a phase; the default is the length of the epochs in LARC's Figure 8");
 
 /// All patterns, in the order in which they are listed.
 pub static PATTERNS: &[Pattern] = &[

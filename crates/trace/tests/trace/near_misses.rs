@@ -443,5 +443,5 @@ fn objects_are_blocks_by_their_ids() {
         );
     }
     let both = read("1,2,R\n", Some("csv:hash=0,offset=1")).unwrap_err();
-    assert_eq!(both, "csv: option 'hash' is '0', expected either hash or offset");
+    assert_eq!(both, "csv: hash: found '0', expected either hash or offset");
 }

@@ -1,11 +1,11 @@
 //! A setting: its description, and how its values are parsed and applied.
 
-use super::value::{Given, Value};
+use super::value::Value;
 use crate::admission::{self, Admission};
 use crate::cache::config::{Config, admission};
 use crate::filter::Filter;
 use crate::format::{Geometry, Layout};
-use crate::options::{Kind, Parameter};
+use crate::options::{Given, Kind, Parameter};
 use crate::tiers::Array;
 use crate::wlfc::Options;
 
@@ -20,7 +20,7 @@ pub struct Setting {
     pub live: Live,
     /// The layouts of a cache that have it.
     pub layouts: &'static [Layout],
-    pub(super) read: fn(&Given<'_>, Kind) -> Result<Value, String>,
+    pub(super) read: fn(&Given, Kind) -> Result<Value, String>,
     pub(super) place: Place,
 }
 
@@ -101,14 +101,14 @@ impl Setting {
     }
 
     /// Parses a value.
-    pub fn read(&self, given: &Given<'_>) -> Result<Value, SettingError> {
+    pub fn read(&self, given: &Given) -> Result<Value, SettingError> {
         let refuse = |problem| SettingError { key: self.name().to_owned(), problem };
         (self.read)(given, self.parameter.kind).map_err(refuse)
     }
 
     /// Returns the default.
     pub fn default(&self) -> Value {
-        let read = self.read(&Given::Text(self.parameter.default));
+        let read = self.read(&Given::from(self.parameter.default));
         read.unwrap_or_else(|error| panic!("a default is valid: {error}"))
     }
 

@@ -31,13 +31,10 @@ fn every_row_is_a_setting_with_a_valid_default_that_reads_as_it_is_shown() {
         assert_eq!(setting.values, setting.values.to_uppercase(), "{name}");
         if let Kind::Choice(words) = setting.parameter.kind {
             for word in words {
-                assert_eq!(setting.read(&Given::Text(word)).unwrap().to_string(), *word, "{name}");
+                assert_eq!(setting.read(&Given::from(*word)).unwrap().to_string(), *word, "{name}");
             }
         }
-        assert!(
-            setting.read(&Given::Other("true".to_owned())).unwrap_err().to_string().contains("found true"),
-            "{name}"
-        );
+        assert!(setting.read(&Given::Boolean(true)).unwrap_err().to_string().contains("found true"), "{name}");
     }
 }
 
@@ -146,7 +143,7 @@ fn an_error_names_setting_found_and_expected_value() {
          policies that \
          `flashwise policies` lists",
         "policy: found '', expected text that is not empty",
-        "admission: probability: option 'p' is '2', expected a number from 0 to 1",
+        "admission: probability: p: found '2', expected a number from 0 to 1",
         "cache-clients: found 'everybody', expected all or none",
         "deny-clients: found 'uid:x', expected a number after uid:",
     ];

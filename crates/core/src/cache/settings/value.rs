@@ -5,56 +5,10 @@ use std::fmt;
 use crate::admission;
 use crate::cache::config::{CopyForward, Mode, WriteBackOrder};
 use crate::filter::{Clients, Rule};
-use crate::format::BLOCK_BYTES;
-use crate::options::{Kind, OptionError, word};
+use crate::options::{Given, Kind, OptionError, word};
 use crate::policy::{Spec, online};
-use crate::quantity::{ByteSize, Duration, QuantityError, Share};
+use crate::quantity::{ByteSize, Duration, Share};
 use crate::wlfc::Refresh;
-
-/// A value as given by a user: in a flag, in TOML or in JSON.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Given<'a> {
-    /// Text; it may stand for a number, or for texts separated by commas.
-    Text(&'a str),
-    /// A number, as it is written.
-    Number(&'a str),
-    /// Several texts.
-    Texts(Vec<&'a str>),
-    /// A value that no setting accepts, formatted.
-    Other(String),
-}
-
-impl fmt::Display for Given<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Given::Text(text) => write!(f, "'{text}'"),
-            Given::Number(text) => f.write_str(text),
-            Given::Texts(_) => f.write_str("an array"),
-            Given::Other(shown) => f.write_str(shown),
-        }
-    }
-}
-
-impl<'a> Given<'a> {
-    fn refuse<T>(&self, expected: impl fmt::Display) -> Result<T, String> {
-        Err(format!("found {self}, expected {expected}"))
-    }
-
-    fn text(&self) -> Result<&'a str, String> {
-        match self {
-            Given::Text(text) if !text.is_empty() => Ok(text),
-            _ => self.refuse("text that is not empty"),
-        }
-    }
-
-    /// Returns text or a number, which quantities accept.
-    fn quantity(&self, expected: Kind) -> Result<&'a str, String> {
-        match self {
-            Given::Text(text) | Given::Number(text) => Ok(text),
-            _ => self.refuse(expected),
-        }
-    }
-}
 
 /// The value of a setting.
 #[derive(Clone, Debug)]
@@ -151,20 +105,12 @@ impl PartialEq for Value {
     }
 }
 
-fn words(error: QuantityError) -> String {
-    error.to_string()
-}
-
-pub(super) fn share(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
-    let share = given.quantity(kind)?.parse().map(Share::of_one);
-    match (share, kind) {
-        (Ok(share), Kind::Share(most)) if share <= most => Ok(Value::Share(share)),
-        _ => given.refuse(kind),
-    }
+pub(super) fn share(given: &Given, kind: Kind) -> Result<Value, String> {
+    given.number(kind).map(Value::Share)
 }
 
 /// A share above 0% and below 100%.
-pub(super) fn part(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+pub(super) fn part(given: &Given, kind: Kind) -> Result<Value, String> {
     match share(given, kind) {
         Ok(Value::Share(share)) if share > 0.0 && share < 1.0 => Ok(Value::Share(share)),
         _ => given.refuse("a share above 0% and below 100%, such as 50%"),
@@ -174,65 +120,45 @@ pub(super) fn part(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
 /// A value that `read` parses, or the word for one that follows from another setting.
 pub(super) fn unless(
     word: &'static str,
-    given: &Given<'_>,
+    given: &Given,
     kind: Kind,
-    read: fn(&Given<'_>, Kind) -> Result<Value, String>,
+    read: fn(&Given, Kind) -> Result<Value, String>,
 ) -> Result<Value, String> {
-    if *given == Given::Text(word) { Ok(Value::Follows(word)) } else { read(given, kind) }
+    if given.as_text() == Some(word) { Ok(Value::Follows(word)) } else { read(given, kind) }
 }
 
-pub(super) fn refresh(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn refresh(given: &Given, _: Kind) -> Result<Value, String> {
     word(given.text()?, &Refresh::NAMES).map(Value::Refresh)
 }
 
-pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
-    match (given.quantity(kind)?.parse(), kind) {
-        (Ok(count), Kind::Count(least, most)) if (least..=most).contains(&count) => Ok(Value::Count(count)),
-        _ => given.refuse(kind),
-    }
-}
-
-/// Returns the expectation for a size of this many bytes that is not a multiple of a block.
-pub fn multiple_of_block(bytes: u64) -> String {
-    let block = BLOCK_BYTES as u64;
-    // Short and precise enough: in the largest unit with a value of at least a hundred.
-    let unit = [1 << 40, 1 << 30, 1 << 20].into_iter().find(|unit| bytes / unit >= 100).unwrap_or(block);
-    format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / unit * unit).max(block)))
+pub(super) fn count(given: &Given, kind: Kind) -> Result<Value, String> {
+    let Kind::Count(least, most) = kind else { unreachable!("the row of a count has its bounds") };
+    given.count(least, most).map(Value::Count)
 }
 
 /// Parses a size; sizes are multiples of a block.
-pub(super) fn size(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
-    let bytes = given.quantity(kind)?.parse().map(ByteSize::bytes).map_err(words)?;
-    let fits = match kind {
-        Kind::Size(least, most) => (least..=most).contains(&bytes),
-        Kind::PowerOfTwo(least, most) => (least..=most).contains(&bytes) && bytes.is_power_of_two(),
-        _ => false,
-    };
-    match fits {
-        true if bytes.is_multiple_of(BLOCK_BYTES as u64) => Ok(Value::Bytes(bytes)),
-        true => given.refuse(multiple_of_block(bytes)),
-        false => given.refuse(kind),
-    }
+pub(super) fn size(given: &Given, kind: Kind) -> Result<Value, String> {
+    given.blocks(kind).map(Value::Bytes)
 }
 
-pub(super) fn duration(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
-    Ok(Value::Us(given.quantity(kind)?.parse().map(Duration::us).map_err(words)?))
+pub(super) fn duration(given: &Given, kind: Kind) -> Result<Value, String> {
+    given.duration_us(kind).map(Value::Us)
 }
 
-pub(super) fn mode(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn mode(given: &Given, _: Kind) -> Result<Value, String> {
     given.text()?.parse().map(Value::Mode)
 }
 
-pub(super) fn order(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn order(given: &Given, _: Kind) -> Result<Value, String> {
     given.text()?.parse().map(Value::Order)
 }
 
-pub(super) fn copy_forward(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn copy_forward(given: &Given, _: Kind) -> Result<Value, String> {
     given.text()?.parse().map(Value::CopyForward)
 }
 
 /// A policy that can run without knowing the future.
-pub(super) fn online_policy(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn online_policy(given: &Given, _: Kind) -> Result<Value, String> {
     let policy = Spec::parse(given.text()?).map_err(|mut error| {
         if let OptionError::UnknownName { near, expected, .. } = &mut error {
             let is_online = |name: &&'static str| online().any(|info| info.name == *name);
@@ -252,23 +178,24 @@ pub(super) fn online_policy(given: &Given<'_>, _: Kind) -> Result<Value, String>
 }
 
 /// An admission rule, or `none`.
-pub(super) fn rule(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn rule(given: &Given, _: Kind) -> Result<Value, String> {
     match given.text()? {
         "none" => Ok(Value::Rule(None)),
         rule => rule.parse().map(|rule| Value::Rule(Some(rule))).map_err(|error: OptionError| error.to_string()),
     }
 }
 
-pub(super) fn clients(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn clients(given: &Given, _: Kind) -> Result<Value, String> {
     given.text()?.parse().map(Value::Clients)
 }
 
 /// Several texts, or one with commas between the rules.
-pub(super) fn rules(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+pub(super) fn rules(given: &Given, _: Kind) -> Result<Value, String> {
     let rules = match given {
-        Given::Texts(rules) => rules.iter().map(|rule| rule.parse()).collect(),
-        Given::Text(text) => Rule::parse_list(text),
-        _ => given.refuse("rules such as [\"uid:1000\"], or \"none\""),
+        Given::Text(text) => return Rule::parse_list(text).map(Value::Rules),
+        Given::List(rules) => rules.iter().map(Given::as_text).collect::<Option<Vec<_>>>(),
+        _ => None,
     };
-    rules.map(Value::Rules)
+    let Some(rules) = rules else { return given.refuse("rules such as [\"uid:1000\"], or \"none\"") };
+    rules.into_iter().map(str::parse::<Rule>).collect::<Result<_, _>>().map(Value::Rules)
 }

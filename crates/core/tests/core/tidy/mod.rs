@@ -91,6 +91,46 @@ fn no_file_has_more_than_600_lines() {
     assert_mended("files of more than 600 lines", &long.collect(), TO_BE_MENDED);
 }
 
+/// A type whose methods are in many files has no parts that own their fields.
+#[test]
+fn no_type_has_inherent_impls_in_more_than_three_files() {
+    const FILES_MAX: usize = 3;
+    /// Types above this limit, each with its crate, and its folder if the crate has several of the name. The numbers
+    /// may only fall.
+    const TO_BE_MENDED: [(&str, usize); 7] = [
+        ("crates/core LogCache", 15),
+        ("crates/core Wlfc", 8),
+        ("crates/core layout Log", 5),
+        ("crates/engine Engine", 24),
+        ("crates/server front Session", 6),
+        ("crates/storage pool Pool", 7),
+        ("crates/storage pool Shared", 5),
+    ];
+    let (mut files, mut definitions) = (BTreeMap::new(), BTreeMap::new());
+    for source in sources() {
+        let Some(folder) = source.crate_folder() else { continue };
+        let of_type = |name| (folder, name);
+        source
+            .implemented()
+            .into_iter()
+            .for_each(|name| files.entry(of_type(name)).or_insert_with(Vec::new).push(source));
+        source.defined().into_iter().for_each(|name| *definitions.entry(of_type(name)).or_insert(0) += 1);
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for ((folder, name), files) in files {
+        let is_unique = definitions.get(&(folder, name)) == Some(&1);
+        for source in files {
+            let part = source.module.iter().flatten().next().filter(|_| !is_unique);
+            let named = [folder, part.map_or("", String::as_str), name];
+            let named: Vec<&str> = named.into_iter().filter(|word| !word.is_empty()).collect();
+            *counts.entry(named.join(" ")).or_default() += 1;
+        }
+    }
+    let most = |name: &str| TO_BE_MENDED.iter().find(|(known, _)| *known == name).map_or(FILES_MAX, |(_, most)| *most);
+    counts.retain(|name, count| *count > most(name));
+    assert!(counts.is_empty(), "types with inherent impls in too many files: {counts:#?}");
+}
+
 /// Macros declare no modules: rustfmt and editors would not see their files.
 /// Lines of code above 120 columns: macros, attributes and raw strings that rustfmt does not break. This may only fall.
 const LONG_LINES: usize = 95;

@@ -56,6 +56,45 @@ impl Source {
         Source { lines: body.lines().count(), path, module, declared, named_files, paths, tokens }
     }
 
+    /// Returns the names of the types that the file defines.
+    pub fn defined(&self) -> BTreeSet<&str> {
+        let is_type = |word: &str| ["struct", "enum", "union"].contains(&word);
+        let pairs = self.tokens.windows(2).filter_map(|pair| match pair {
+            [Token::Word(keyword), Token::Word(name)] if is_type(keyword) => Some(name.as_str()),
+            _ => None,
+        });
+        pairs.collect()
+    }
+
+    /// Returns the names of the types that the file has inherent impls of.
+    pub fn implemented(&self) -> BTreeSet<&str> {
+        let is = |token: &Token, word: &str| matches!(token, Token::Word(found) if found == word);
+        let mut found = BTreeSet::new();
+        for at in (0..self.tokens.len()).filter(|&at| is(&self.tokens[at], "impl")) {
+            // In types such as `-> impl Iterator`, another token stands before it.
+            let begins_item = at == 0
+                || matches!(self.tokens[at - 1], Token::Mark('}' | ';' | ']' | '{'))
+                || is(&self.tokens[at - 1], "unsafe");
+            let head: Vec<&Token> =
+                self.tokens[at + 1..].iter().take_while(|token| **token != Token::Mark('{')).collect();
+            if !begins_item || head.iter().any(|token| is(token, "for")) {
+                continue;
+            }
+            let (mut depth, mut name, mut before) = (0, None, '{');
+            for token in head.into_iter().take_while(|token| !is(token, "where")) {
+                match token {
+                    Token::Mark('<') => depth += 1,
+                    Token::Mark('>') if before != '-' => depth -= 1,
+                    Token::Word(word) if depth == 0 => name = Some(word.as_str()),
+                    _ => {}
+                }
+                before = if let Token::Mark(mark) = token { *mark } else { 'w' };
+            }
+            found.extend(name);
+        }
+        found
+    }
+
     /// Returns the crate's folder, if the file is in its `src`.
     pub fn crate_folder(&self) -> Option<&str> {
         self.path.find("/src/").map(|at| &self.path[..at])

@@ -1,7 +1,6 @@
 //! Recent events.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -35,26 +34,18 @@ impl Event {
     }
 }
 
-/// How severe an event is. All but `info` are alerts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Information.
-    #[default]
-    Info,
-    /// It needs attention, and nothing fails.
-    Warning,
-    /// Something fails.
-    Fault,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Fault => "fault",
-        })
+flashwise_core::words! {
+    /// How severe an event is. All but `info` are alerts.
+    #[derive(Default, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Severity {
+        /// Information.
+        #[default]
+        Info "info",
+        /// It needs attention, and nothing fails.
+        Warning "warning",
+        /// Something fails.
+        Fault "fault",
     }
 }
 

@@ -25,30 +25,13 @@ pub struct Zoning {
 
 /// The parameters of a layout.
 pub static PARAMETERS: [Parameter; 4] = [
-    Parameter {
-        name: "size",
-        kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
-        default: "4MiB",
-        meaning: "distance between the starts of two zones",
-    },
-    Parameter {
-        name: "capacity",
-        kind: Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX),
-        default: "",
-        meaning: "capacity of a zone, if less than its size",
-    },
-    Parameter {
-        name: "max-active",
-        kind: Kind::Count(0, 1 << 20),
-        default: "14",
-        meaning: "maximum number of open and closed zones, 0 for no limit",
-    },
-    Parameter {
-        name: "max-open",
-        kind: Kind::Count(0, 1 << 20),
-        default: "14",
-        meaning: "maximum number of open zones, 0 for no limit",
-    },
+    Parameter::of("size", Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX), "4MiB")
+        .means("distance between the starts of two zones"),
+    Parameter::of("capacity", Kind::Size(ZONE_BYTES_MIN, ZONE_BYTES_MAX), "")
+        .means("capacity of a zone, if less than its size"),
+    Parameter::of("max-active", Kind::Count(0, 1 << 20), "14")
+        .means("maximum number of open and closed zones, 0 for no limit"),
+    Parameter::of("max-open", Kind::Count(0, 1 << 20), "14").means("maximum number of open zones, 0 for no limit"),
 ];
 
 impl Zoning {

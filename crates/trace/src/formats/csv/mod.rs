@@ -50,44 +50,33 @@ pub static FORMAT: Format = Format {
             "column of an object's id (any text), which becomes a block number; without a length an object is one \
              block",
         ),
-        Parameter {
-            name: "time-unit",
-            kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
-            default: "",
-            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: \
-                31.01.2024 23:59:59; date-mdy: 01/31/2024 11:59:59 PM). The default is: dates, if their order is \
-                certain; the unit in the column's name (ts_ms); a unit that gives dates since 1990; us",
-        },
+        Parameter::of(
+            "time-unit",
+            Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
+            "",
+        )
+        .means(
+            "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: \
+                 31.01.2024 23:59:59; date-mdy: 01/31/2024 11:59:59 PM). The default is: dates, if their \
+                 order is certain; the unit in the column's name (ts_ms); a unit that gives dates since \
+                 1990; us",
+        ),
         unit(
             "offset-unit",
             "bytes in a unit of offset; default: as in the column's name (lba, offset_sectors: 512), else 1",
         ),
         unit("length-unit", "bytes in a unit of length; default: as in the column's name (sectors: 512), else 1"),
-        Parameter {
-            name: "delimiter",
-            kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space", "colon"]),
-            default: "auto",
-            meaning: "separator of fields (space: any run of spaces and tabs); auto: the first of these in the first \
-                line",
-        },
-        Parameter {
-            name: "kilo",
-            kind: Kind::Choice(&["1000", "1024"]),
-            default: "",
-            meaning: "bytes in the K of sizes such as 4K and 4KB (4KiB is 4096 always); without it these are refused",
-        },
-        Parameter {
-            name: "decimal",
-            kind: Kind::Choice(&["point", "comma"]),
-            default: "point",
-            meaning: "decimal separator of times",
-        },
-        Parameter {
-            name: "header",
-            kind: Kind::Choice(&["auto", "yes", "no"]),
-            default: "auto",
-            meaning: "the first line names the columns; auto: yes if it has no number or begins with #",
-        },
+        Parameter::of(
+            "delimiter",
+            Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space", "colon"]),
+            "auto",
+        )
+        .means("separator of fields (space: any run of spaces and tabs); auto: the first of these in the first line"),
+        Parameter::of("kilo", Kind::Choice(&["1000", "1024"]), "")
+            .means("bytes in the K of sizes such as 4K and 4KB (4KiB is 4096 always); without it these are refused"),
+        Parameter::of("decimal", Kind::Choice(&["point", "comma"]), "point").means("decimal separator of times"),
+        Parameter::of("header", Kind::Choice(&["auto", "yes", "no"]), "auto")
+            .means("the first line names the columns; auto: yes if it has no number or begins with #"),
         words(
             "read",
             "words of op for reads, several with / between them (0/4); default: r or read if write is not given",

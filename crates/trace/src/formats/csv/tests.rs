@@ -101,7 +101,7 @@ fn numbers_with_exponents_and_sizes_with_units_are_read() {
     assert_eq!(requests("csv:kilo=1024", kilo), ["0 R 0 0 4096"]);
     assert!(recognised(kilo).unwrap_err().contains("kilo=1024 or kilo=1000 in --format, which decides"));
     let refused = Options::parse("csv", FORMAT.parameters, "kilo=4096").unwrap_err();
-    assert_eq!(refused.to_string(), "csv: option 'kilo' is '4096', expected 1000 or 1024");
+    assert_eq!(refused.to_string(), "csv: kilo: found '4096', expected 1000 or 1024");
 }
 
 #[test]
@@ -177,20 +177,17 @@ fn reads_and_writes_can_be_named() {
 fn mappings_that_cannot_be_are_refused() {
     assert_eq!(
         refused("csv", "1,2,3\n"),
-        "csv: option 'offset' is '', expected a column number, from 0 (the trace has no header)"
+        "csv: offset: found '', expected a column number, from 0 (the trace has no header)"
     );
     assert_eq!(
         refused("csv:offset=lba", "when,where\n1,2\n"),
-        "csv: option 'offset' is 'lba', expected a column number, from 0, or a name of the header: when, where"
+        "csv: offset: found 'lba', expected a column number, from 0, or a name of the header: when, where"
     );
     assert_eq!(
         refused("csv:offset=1,length=1", "1,2\n"),
-        "csv: option 'length' is '1', expected a column that no other option names"
+        "csv: length: found '1', expected a column that no other option names"
     );
-    assert_eq!(
-        refused("csv:offset=1000", "1,2\n"),
-        "csv: option 'offset' is '1000', expected a column number below 1000"
-    );
+    assert_eq!(refused("csv:offset=1000", "1,2\n"), "csv: offset: found '1000', expected a column number below 1000");
     assert!("csv:time-unit=h".parse::<FormatSpec>().is_err());
     assert!("csv:offset-unit=0".parse::<FormatSpec>().is_err());
 }
