@@ -81,8 +81,8 @@ impl<Content: Copy + PartialEq> History<Content> {
         self.check_except(contents, |_| false)
     }
 
-    /// As [`check`](Self::check). A block for which `may_be_mixed` is true may hold anything that is no version: a write
-    /// of a part of it failed.
+    /// As [`check`](Self::check). A block for which `may_be_mixed` is true may hold anything that is no version: a
+    /// write of a part of it failed.
     pub fn check_except(
         &self,
         contents: &[Content],
