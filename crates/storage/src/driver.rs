@@ -1,5 +1,6 @@
 //! The engine of a volume, for every layout of its cache.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use flashwise_core::cache::{LogCache, Reads};
@@ -100,7 +101,15 @@ impl<L: Layout> Performer for Engine<L> {
 
 /// The engine of a volume. Defaults are those of a layout without the ability in question, and of a cache without dirty
 /// blocks.
-pub trait Driver: Performer + Send {
+///
+/// A driver derefs to its [`Performer`].
+pub trait Driver: Send + 'static {
+    /// Returns the engine.
+    fn performer(&self) -> &(dyn Performer + 'static);
+
+    /// Returns the engine, to use it.
+    fn performer_mut(&mut self) -> &mut (dyn Performer + 'static);
+
     /// Returns the log, if it is one.
     fn log(&self) -> Option<&LogCache> {
         None
@@ -139,10 +148,12 @@ pub trait Driver: Performer + Send {
     fn give_flash_up(&mut self) {}
 
     /// Does the work that is due once a second.
-    fn look(&mut self, now_us: u64);
+    fn look(&mut self, _now_us: u64) {}
 
     /// Returns the durable end, if it should be recorded.
-    fn pause(&mut self) -> Option<End>;
+    fn pause(&mut self) -> Option<End> {
+        None
+    }
 
     /// In calm mode, no write-back starts on its own.
     fn set_calm(&mut self, _calm: bool) {}
@@ -240,7 +251,21 @@ pub trait Driver: Performer + Send {
 
     /// Returns the failures that the next engine of the volume takes over. Without unfinished steps.
     fn legacy(&self) -> Legacy {
-        Legacy { faults: self.faults(), ..Legacy::default() }
+        Legacy { faults: self.performer().faults(), ..Legacy::default() }
+    }
+}
+
+impl Deref for dyn Driver {
+    type Target = dyn Performer;
+
+    fn deref(&self) -> &Self::Target {
+        self.performer()
+    }
+}
+
+impl DerefMut for dyn Driver {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.performer_mut()
     }
 }
 

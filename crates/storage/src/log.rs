@@ -15,7 +15,7 @@ use flashwise_engine::log::{Engine, SPARE_FRAMES};
 use crate::check::{Report, check_log_layout};
 use crate::detach::{DetachError, destage, dirty_copies};
 use crate::disk::Disk;
-use crate::driver::{Driver, Measured};
+use crate::driver::{Driver, Measured, Performer};
 use crate::export::{Done, Operation, Request};
 use crate::flash::{FlashError, Progress, cache_tag, recover_log, settle};
 use crate::layout::{CacheLayout, End, Held};
@@ -169,6 +169,14 @@ fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, Volum
 }
 
 impl Driver for Engine {
+    fn performer(&self) -> &(dyn Performer + 'static) {
+        self
+    }
+
+    fn performer_mut(&mut self) -> &mut (dyn Performer + 'static) {
+        self
+    }
+
     fn log(&self) -> Option<&LogCache> {
         Some(self.cache())
     }

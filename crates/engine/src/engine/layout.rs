@@ -46,7 +46,7 @@ pub trait Layout: Sized {
     /// Handles the end of a transfer, which belongs to one step. By default it is the step's only one.
     fn part_completed(engine: &mut Engine<Self>, part: Part, result: Result<(), Error>) {
         if let Err((part, error)) = engine.retry(part, result) {
-            engine.faults.count(part.disk, part.operation);
+            engine.count_fault(&part);
             engine.finish(part.step, Err(error));
         }
     }

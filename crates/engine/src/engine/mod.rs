@@ -121,7 +121,7 @@ pub struct Faults {
 
 impl Faults {
     /// Counts a failed transfer.
-    pub fn count(&mut self, disk: usize, operation: Operation) {
+    pub(crate) fn count(&mut self, disk: usize, operation: Operation) {
         let counter = match (disk == FLASH, operation == Operation::Read) {
             (true, true) => &mut self.flash_read_errors,
             (true, false) => &mut self.flash_write_errors,
@@ -247,6 +247,21 @@ impl<L: Layout> Engine<L> {
     /// Returns the layout, to change it.
     pub fn layout_mut(&mut self) -> &mut L {
         &mut self.layout
+    }
+
+    /// Returns the layout, to change it, and the cache.
+    pub fn layout_and_cache(&mut self) -> (&mut L, &L::Cache) {
+        (&mut self.layout, &self.cache)
+    }
+
+    /// Returns the resources that unfinished steps use.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// Counts the failed transfer of a part.
+    pub fn count_fault(&mut self, part: &Part) {
+        self.faults.count(part.disk, part.operation);
     }
 
     /// Returns an unanswered request.

@@ -443,7 +443,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         if let Err(error) = result {
-            self.faults.count(part.disk, part.operation);
+            self.count_fault(&part);
             if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
                 return;
             }

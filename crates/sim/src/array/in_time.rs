@@ -37,7 +37,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const LOOK_US: u64 = 1_000_000;
 
 /// A layout that runs in time.
-pub(crate) trait Timed: Layout {
+pub trait Timed: Layout {
     /// Does the regular work of a volume.
     fn look(_engine: &mut Engine<Self>) {}
 
@@ -61,7 +61,7 @@ impl Timed for Buckets {
 }
 
 /// An engine, its devices, and its clients.
-pub(crate) struct InTime<L: Layout> {
+pub struct InTime<L: Layout> {
     engine: Engine<L>,
     output: Output,
     clock: Arc<Clock>,
@@ -140,7 +140,8 @@ impl InTime<Buckets> {
 }
 
 impl<L: Timed> InTime<L> {
-    fn of(engine: Engine<L>, model: &ArrayModel, arrivals: Arrivals) -> InTime<L> {
+    /// Returns an engine on modelled devices. The arrivals are not [`Arrivals::None`].
+    pub fn of(engine: Engine<L>, model: &ArrayModel, arrivals: Arrivals) -> InTime<L> {
         InTime {
             engine,
             output: Output::default(),

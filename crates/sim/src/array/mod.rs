@@ -25,7 +25,7 @@ pub use arrivals::Arrivals;
 pub use clients::Waits;
 pub use epoch::ArrayEpoch;
 pub use figures::ArrayFigures;
-pub(crate) use in_time::InTime;
+pub use in_time::{InTime, Timed};
 pub use latency::Latencies;
 pub(crate) use queue::{Queues, Served};
 pub use rules::TraceRule;

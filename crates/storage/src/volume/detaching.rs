@@ -233,7 +233,7 @@ impl<'a> Detach<'a> {
 
     /// Fails if only the flash records lost blocks, or has their last flushed contents. First writes back blocks that
     /// wait in memory: until the flash is removed, its records count after a crash.
-    fn check_flash_knows_none(&self, cache: &dyn Driver) -> Result<(), VolumeError> {
+    fn check_flash_knows_none(&self, cache: &(dyn Driver + 'static)) -> Result<(), VolumeError> {
         let (volume, lost) = (self.volume.config.whose(), cache.lost_on_flash());
         let unwritten = || write_unwritten(&*self.volume.backend, cache.unwritten_on_flash(), BTreeMap::new()).len();
         match (lost, cache.recovery().has_flash_failed()) {

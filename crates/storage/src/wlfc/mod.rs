@@ -18,7 +18,7 @@ use crate::check::{Report, check_buckets};
 use crate::detach::{DetachError, destage_buckets};
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
-use crate::driver::{Driver, recover};
+use crate::driver::{Driver, Performer, recover};
 use crate::export::Request;
 use crate::flash::{FlashError, Progress, cache_tag, write_superblock};
 use crate::layout::{CacheLayout, End, Held};
@@ -203,6 +203,14 @@ fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeEr
 }
 
 impl Driver for Engine {
+    fn performer(&self) -> &(dyn Performer + 'static) {
+        self
+    }
+
+    fn performer_mut(&mut self) -> &mut (dyn Performer + 'static) {
+        self
+    }
+
     fn reads(&self) -> Reads {
         Reads::from(&self.cache().figures())
     }

@@ -12,6 +12,7 @@ mod failing;
 mod file_disk;
 #[cfg(feature = "device-tests")]
 mod full_devices;
+mod in_place;
 #[cfg(feature = "device-tests")]
 mod inventory;
 mod kept;

@@ -11,12 +11,12 @@ mod fake_side;
 mod faults;
 mod images;
 pub mod model;
-mod planted;
+pub mod planted;
 mod salvage;
 mod scripts;
 mod starts;
 mod wlfc;
-mod world;
+pub mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -63,7 +63,7 @@ fn after_crash<S: Cached>(world: &World<S>, random: &mut Random, points: &Atomic
 }
 
 /// Runs one world and fails its power at one in `odds` device operations.
-fn run<S: Cached>(setup: S, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Outcome<()> {
+pub fn run<S: Cached>(setup: S, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Outcome<()> {
     let described = format!("seed {seed}, {setup:?}");
     let mut world = World::new(setup, seed);
     let mut random = Random(!seed);
@@ -81,7 +81,7 @@ fn run<S: Cached>(setup: S, seed: u64, steps: u64, odds: u64, points: &AtomicU64
 }
 
 /// Runs random worlds until enough power failures were survived.
-fn survive<S: Cached>(odds: u64, setup: impl Fn(&mut Random) -> S + Sync) {
+pub fn survive<S: Cached>(odds: u64, setup: impl Fn(&mut Random) -> S + Sync) {
     let (budget, first_seed) =
         (Budget::new("FLASHWISE_CRASH_POINTS", 2_000..10_000, 3.0), setting("FLASHWISE_SEED", 1));
     let started = Instant::now();

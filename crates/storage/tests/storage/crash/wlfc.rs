@@ -166,7 +166,7 @@ pub type World = world::World<Setup>;
 impl Cached for Setup {
     type Engine = Engine<Planted>;
 
-    fn layout() -> &'static dyn CacheLayout {
+    fn layout(&self) -> &'static dyn CacheLayout {
         LAYOUTS[1].1
     }
 

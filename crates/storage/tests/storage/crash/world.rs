@@ -32,7 +32,7 @@ pub use transfers::{CLASSES, Class, Effect, Fault, random_corruption};
 pub trait Cached: Clone + Debug {
     type Engine: Performer;
     /// Returns the layout.
-    fn layout() -> &'static dyn CacheLayout;
+    fn layout(&self) -> &'static dyn CacheLayout;
 
     fn geometry(&self) -> Geometry;
     fn volume_blocks(&self) -> usize;
@@ -135,7 +135,7 @@ impl Devices {
             pairing: Pairing { backend: [9; 16], is_identified: false, discards },
             new_cache: new_cache(),
             geometry: setup.geometry(),
-            layout: S::layout(),
+            layout: setup.layout(),
             volume_bytes: (setup.volume_blocks() * BLOCK_BYTES) as u64,
             writes_back: setup.writes_back(),
             in_order: setup.in_order(),

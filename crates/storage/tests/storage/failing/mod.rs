@@ -18,7 +18,21 @@ use flashwise_testing::setting;
 use flashwise_testing::virtual_time;
 
 pub use side::SharedSide;
-use world::{KINDS, Kind, World};
+use world::World;
+
+/// The contents of the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Log,
+    Buckets,
+    InPlace,
+    NoFlash,
+    Pool,
+    PoolWithoutFlash,
+}
+
+pub const KINDS: [Kind; 6] =
+    [Kind::Log, Kind::Pool, Kind::Buckets, Kind::NoFlash, Kind::PoolWithoutFlash, Kind::InPlace];
 
 /// Runs worlds from seed `first` on while `goes_on` allows it, given how many have begun. Returns their number and the
 /// violations.

@@ -21,24 +21,14 @@ use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::random::Random;
 use flashwise_testing::virtual_time::pass;
 
+use super::Kind;
 use super::disk::{Class, Effect, Failing, Failure};
 use super::history::History;
 use super::side::SharedSide;
 use crate::crash::clients::{Clients, Outcome, random_range};
 use crate::crash::model::{Content, Model, SECTORS, decode};
+use crate::in_place::IN_PLACE;
 use crate::pool::live::new;
-
-/// The contents of the devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Log,
-    Buckets,
-    NoFlash,
-    Pool,
-    PoolWithoutFlash,
-}
-
-pub const KINDS: [Kind; 5] = [Kind::Log, Kind::Pool, Kind::Buckets, Kind::NoFlash, Kind::PoolWithoutFlash];
 
 const MIB: usize = 1 << 20;
 /// Blocks of an export, some chunks of a pool, and of a logical disk that has grown.
@@ -116,8 +106,9 @@ impl World {
         let mode = random.pick(&["write-back", "write-back", "write-through", "write-around"]);
         let ram = random.pick(&["0", "64KiB", "1MiB"]);
         let admission = random.pick(&["none", "none", "size:max=4KiB"]);
-        config.cache = match kind {
+        let cache = match kind {
             Kind::Buckets => Settings::of(&[("erase-unit", "128KiB"), ("ram", ram)]),
+            Kind::InPlace => Settings::of(&[("erase-unit", "64KiB"), ("write-mode", "write-through")]),
             _ => Settings::of(&[
                 ("erase-unit", "64KiB"),
                 ("ram", ram),
@@ -126,11 +117,13 @@ impl World {
                 ("admission", admission),
                 ("commit-age", random.pick(&["1s", "60s"])),
             ]),
-        }
-        .unwrap();
-        if kind == Kind::Buckets {
-            config.layout = LAYOUTS[1].1;
-        }
+        };
+        config.cache = cache.unwrap();
+        config.layout = match kind {
+            Kind::Buckets => LAYOUTS[1].1,
+            Kind::InPlace => &IN_PLACE,
+            _ => LAYOUTS[0].1,
+        };
         let depth = random.pick(&[1, 4, 12]);
         let (side, served, guests) = (Arc::default(), None, Vec::new());
         World {

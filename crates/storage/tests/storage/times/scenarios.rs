@@ -9,6 +9,7 @@ use super::device::Speed;
 use super::events::Event;
 use super::longest as longest_of;
 use super::{BLOCKS_PER_MIB, Client, Measured, Pattern, Scenario, ms, picture};
+use crate::in_place::IN_PLACE;
 
 const fn seconds(time: u64) -> Duration {
     Duration::from_secs(time)
@@ -206,6 +207,17 @@ fn writers_go_on_with_buckets() {
     let measured = scenario.run(1);
     check("wlfc", &measured, &bounds(4_600, 1_150, 5_700));
     hold_rate("wlfc", &measured, lasts, 40);
+}
+
+/// Of a cache in place, each write waits for the backend, and seven others write, too. Some take the slots of cached
+/// blocks, whose next reads are misses.
+#[test]
+fn writers_are_as_fast_as_the_backend_with_a_cache_in_place() {
+    let mut scenario = writers("lru", "0");
+    (scenario.layout, scenario.settings) = (&IN_PLACE, vec![("erase-unit", "256KiB"), ("write-mode", "write-through")]);
+    scenario.lasts = seconds(20);
+    let lasts = scenario.lasts;
+    hold_rate("in place", &hold("in place", scenario, &bounds(200, 200, 180)), lasts, 100);
 }
 
 /// The flash has space for all writes in this time. A flush waits for a segment that needs a block from the backend;

@@ -149,7 +149,7 @@ impl Setup {
 impl Cached for Setup {
     type Engine = Engine;
 
-    fn layout() -> &'static dyn CacheLayout {
+    fn layout(&self) -> &'static dyn CacheLayout {
         LAYOUTS[0].1
     }
 
