@@ -150,7 +150,9 @@ impl InPlace {
                 self.forget(|block, _| zeroes.contains(&block));
             }
         }
-        for block in request.blocks().filter(|block| !zeroes.contains(block)) {
+        // A trim leaves parts of blocks as they are.
+        let others = if request.kind == Kind::Trim { 0..0 } else { request.blocks() };
+        for block in others.filter(|block| !zeroes.contains(block)) {
             let first = u64::from(block) * BLOCK;
             let (start, end) = (first.max(request.offset), (first + BLOCK).min(request.offset + request.length));
             let (frame, at, length) = (self.next_frame(), (start - first) as usize, (end - start) as usize);

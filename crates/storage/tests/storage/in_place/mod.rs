@@ -1,7 +1,7 @@
 //! A third layout, in this folder only: a write-through cache in place. It shows what a layout has to state.
 //!
-//! It runs in all worlds: power failures, devices that fail (`crate::failing`), a server on real files, modelled devices
-//! in virtual time (`crate::times`), and the simulator.
+//! It runs in all worlds: power failures, devices that fail (`crate::failing`), a server on real files, modelled
+//! devices in virtual time (`crate::times`), and the simulator.
 //!
 //! | file | holds |
 //! | --- | --- |
