@@ -15,7 +15,7 @@ use crate::attach::{BackendSide, Pairing, Record};
 use crate::detach::{DetachError, Detached, detach};
 use crate::disk::memory::MemoryDisk;
 use crate::export::{Operation, Request};
-use crate::flash::{Progress, format, write_superblock};
+use crate::flash::{Progress, format, read_superblock, write_superblock};
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;
