@@ -131,7 +131,7 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     type Step = Step;
     type State = State;
 
-    /// Without a [source](State::source), the content comes from the flash.
+    /// Without a source in memory, the content of a read comes from the flash.
     #[inline]
     fn uses(&self, cache: &C, step: &Step, state: &State, mut each: impl FnMut(Use, Bond)) {
         if let Some(run) = &state.run {

@@ -199,7 +199,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     const SORTS: bool = true;
 
     /// Another plan that relies on a failed step does not begin, because the cache is recovered first. So bonds follow
-    /// from the [plans](Engine::enqueue) of both steps.
+    /// from the plans of both steps.
     #[inline]
     fn uses(&self, _cache: &C, work: &Work, state: &StepState, mut each: impl FnMut(Use, Bond)) {
         match work {

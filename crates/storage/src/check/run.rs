@@ -9,7 +9,8 @@ use crate::flash::{FlashError, read_superblock};
 use crate::layout::layout_of;
 
 /// Checks a cache. With a backend, compares its identity and size; with `data`, compares all data with its checksums.
-/// `progress` receives the number of bytes processed, out of [`total_bytes`]. Fails only if the device is unreadable.
+/// `progress` receives the number of bytes processed, out of [`total_bytes`](super::total_bytes). Fails only if the
+/// device is unreadable.
 pub fn check(
     flash: &dyn Disk,
     backend: Option<(&Identity, u64)>,
