@@ -42,6 +42,7 @@ fn value(program: &mut Unstructured, kind: Kind) -> Result<String> {
             2 => format!("{}", f64::from_bits(program.arbitrary()?).max(min).min(max)),
             share => format!("{}", (min + f64::from(share) / 64.0).clamp(min, max)),
         },
+        Kind::Positive(max) => format!("{max}"),
         Kind::Count(min, max) => count(program, min, max)?.to_string(),
         Kind::Size(min, max) | Kind::PowerOfTwo(min, max) => ByteSize::new(count(program, min, max)?).to_string(),
         Kind::Duration(min, max) => Duration::from_us(count(program, min, max)?).to_string(),
