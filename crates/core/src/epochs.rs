@@ -11,7 +11,8 @@
 //! - A block is written back in the version that it had at the end of the epoch. A later epoch does not replace it.
 //! - Nothing of an epoch reaches the backend before everything of the epochs before it is durable there.
 //!
-//! An epoch may end earlier: that only adds order. Two epochs are never joined.
+//! An epoch may end earlier: that only adds order. Two epochs are joined only if they reach the backend as a whole, by
+//! way of a [journal](crate::journal).
 //!
 //! This is the list of the epochs that the backend lacks. Epochs are intervals of places in a log, from the end of one
 //! to the end of the next. So they need no lists of blocks.
@@ -137,6 +138,19 @@ impl Epochs {
         self.ended.front()
     }
 
+    /// Returns the epochs that have ended and that the backend lacks, oldest first.
+    pub fn ended(&self) -> impl Iterator<Item = &Epoch> {
+        self.ended.iter()
+    }
+
+    /// Notes that the backend durably has everything up to a place, which is an end of an epoch.
+    pub fn finish_until(&mut self, end: Place) {
+        while self.ended.front().is_some_and(|epoch| epoch.end <= end) {
+            self.finish_oldest();
+        }
+        (self.done, self.last) = (self.done.max(end), self.last.max(end));
+    }
+
     /// Notes that the backend durably has the oldest epoch.
     pub fn finish_oldest(&mut self) {
         let Epoch { end, ended_unix_us, .. } = self.ended.pop_front().expect("an epoch was written back");
@@ -242,6 +256,12 @@ mod tests {
         epochs.finish_oldest();
         assert!(epochs.all_done() && epochs.oldest_us().is_none());
         assert_eq!((epochs.done(), epochs.last()), (place(7), place(7)));
+        epochs.changed(30);
+        epochs.end(place(9), 36, 0);
+        epochs.finish_until(place(8));
+        assert_eq!((epochs.done(), epochs.ended().count()), (place(8), 1));
+        epochs.finish_until(place(9));
+        assert_eq!((epochs.done(), epochs.done_unix_us(), epochs.all_done()), (place(9), Some(36), true));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod format;
 pub mod frames;
 pub mod human;
 pub mod index;
+pub mod journal;
 pub mod layout;
 pub mod lists;
 pub mod named;

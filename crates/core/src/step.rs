@@ -4,8 +4,8 @@
 //! blocks and flash pages as the steps before it left them, and if these rules hold:
 //!
 //! - A write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::Witness`],
-//!   [`Step::ResetUnit`]) starts only after all earlier flushes of the flash have ended. If one of these fails, it does
-//!   not start at all.
+//!   [`Step::ResetUnit`], [`Step::WriteJournal`]) starts only after all earlier flushes of the flash have ended. If one
+//!   of these fails, it does not start at all.
 //! - An append that [needs it](Segment::needs_backend_flush) starts after the earlier flushes of the backend that
 //!   belong to no batch. One that only [follows writes](Segment::follows_writes) starts after these writes.
 //! - A flush starts after the earlier writes to its device have ended. A flush of the backend waits only for writes of
@@ -15,9 +15,11 @@
 //!   ([`Event::Appending`](crate::cache::Event::Appending)): if the append's flush of the backend failed, none is
 //!   clean.
 
+mod journal;
 mod segment;
 mod uses;
 
+pub use journal::{JournalPart, JournalWrite};
 pub use segment::{Footer, LogRecord, Segment};
 pub use uses::{BATCHES, CLIENTS};
 
@@ -77,9 +79,13 @@ pub enum Step {
     FlushFlash { sequence: u64, page: u32 },
     /// Makes the writes of a batch, or of clients, durable on the backend.
     FlushBackend { batch: Option<u32> },
+    /// Writes a part of a group of epochs to the journal.
+    WriteJournal(Box<JournalWrite>),
+    /// Makes the writes of a batch durable in the journal. It fails if one of them did.
+    FlushJournal { batch: u32 },
     /// Erases a unit whose contents are no longer needed.
     ResetUnit { unit: u32 },
-    /// Ends a batch of blocks written back. It succeeds or fails with the flush of the batch.
+    /// Ends a batch of blocks written back, or to the journal. It succeeds or fails with the flush of the batch.
     Destaged { batch: u32 },
     /// Waits for all earlier flushes; if one failed, the request fails.
     AwaitFlushes,

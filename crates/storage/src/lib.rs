@@ -12,6 +12,7 @@ pub mod driver;
 pub mod export;
 pub mod flash;
 pub mod inventory;
+pub mod journal;
 pub mod latency;
 pub mod layout;
 mod load;

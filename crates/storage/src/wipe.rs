@@ -61,7 +61,10 @@ pub fn wipe(
         // A detached or outdated cache has no data that the backend lacks.
         let superblock = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
         if superblock.state != State::Detached {
-            Attachment::of(superblock, side.inode()).abandon(side)?;
+            let mut attachment = Attachment::of(superblock, side.inode());
+            // The journal may have blocks that the backend lacks.
+            attachment.name_journal(side, side.read()?.and_then(|record| record.journal))?;
+            attachment.abandon(side)?;
         }
     }
     Ok(clear(flash)?)

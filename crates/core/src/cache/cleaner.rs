@@ -5,7 +5,7 @@
 //! block that is rewritten again and again does not keep others dirty.
 
 use super::config::RESERVE_UNITS;
-use super::destage::{BATCH_BLOCKS, Batch};
+use super::destage::{BATCH_BLOCKS, Batch, Target};
 use super::{CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
 use crate::format::Kind as RecordKind;
 use crate::step::{Cause, Frame, Step};
@@ -199,7 +199,7 @@ impl LogCache {
         }
         // The unit being filled comes last.
         let is_behind = |sequence: u64| (tail..head).contains(&sequence) && self.log.has_due(sequence);
-        let is_due = |batch: &Batch| batch.sequence.is_some_and(is_behind);
+        let is_due = |batch: &Batch| matches!(batch.target, Target::Unit(sequence) if is_behind(sequence));
         if self.log.has_due(head) && !self.batches.values().any(is_due) {
             self.head_cleaned_us = self.now_us;
             self.destage(head, BATCH_BLOCKS, true, steps);

@@ -7,6 +7,7 @@ use super::past::BESIDE_BUFFER_BLOCKS;
 use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::admission::{self, Admission, Setting};
 use crate::format::{BLOCK_BYTES, Geometry};
+use crate::journal::Journal;
 use crate::options::word;
 use crate::policy::Spec;
 use crate::quantity::Share;
@@ -169,6 +170,9 @@ pub struct Config {
     pub mode: Mode,
     /// The order in which dirty data is written back.
     pub order: WriteBackOrder,
+    /// The journal, for data that is written back in order: several epochs then reach the backend as a whole. No
+    /// setting opens one yet.
+    pub journal: Option<Journal>,
     /// The time 0 of events, in microseconds since 1970; 0 if that is unknown. Ends of epochs are recorded with it.
     pub unix_us: u64,
     /// Blocks of the read buffer in RAM, 0 for none.

@@ -2,7 +2,7 @@
 
 use super::{DESTAGING_BLOCKS_MAX, LogCache};
 use crate::format::Kind as RecordKind;
-use crate::step::{Frame, LogRecord, Step};
+use crate::step::{Frame, JournalPart, JournalWrite, LogRecord, Step};
 
 /// Pause of the cleaner after a failed write to the backend.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
@@ -16,11 +16,21 @@ pub(super) const BATCH_BLOCKS: usize = DESTAGING_BLOCKS_MAX as usize / 2;
 /// Blocks of a batch that are read before they are written.
 const CHUNK_BLOCKS: usize = 64;
 
-/// Blocks of one unit, or of one epoch, whose write-back is in progress.
+/// The destination of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// The backend: blocks of the unit with this sequence number.
+    Unit(u64),
+    /// The backend: blocks of the oldest epochs.
+    Epochs,
+    /// The journal.
+    Journal,
+}
+
+/// Blocks whose write-back is in progress.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// The unit's sequence number; `None` for an epoch.
-    pub sequence: Option<u64>,
+    pub target: Target,
     /// The last slot up to which all dirty copies of the unit are in the batch; `None` if only some are.
     pub last_slot: Option<u32>,
     /// Blocks with their slots.
@@ -79,7 +89,8 @@ impl LogCache {
             let slot = self.log.find(block).expect("a block of the log has a copy");
             self.log.is_dirty(slot) && self.log.is_before(slot, self.promised)
         };
-        self.log.kept_blocks() + self.log.blocks().iter().filter(|&block| is_due(block)).count() as u64
+        let in_journal = u64::from(self.has_group_in_journal());
+        in_journal + self.log.kept_blocks() + self.log.blocks().iter().filter(|&block| is_due(block)).count() as u64
     }
 
     fn destage_units(&mut self, steps: &mut Vec<Step>) {
@@ -118,36 +129,72 @@ impl LogCache {
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
         let last_slot = last_slot.filter(|_| !self.flash_failed && !leaves_some);
-        let (sequence, failed, unread) = (Some(sequence), Vec::new(), Vec::new());
-        self.write_back(Batch { sequence, last_slot, blocks: dirty, failed, unread }, steps);
+        let (target, failed, unread) = (Target::Unit(sequence), Vec::new(), Vec::new());
+        self.write_back(Batch { target, last_slot, blocks: dirty, failed, unread }, steps);
     }
 
     /// Plans to write a batch back, whose blocks are in the backend's order.
     pub(super) fn write_back(&mut self, blocks: Batch, steps: &mut Vec<Step>) {
-        self.destaging_blocks += blocks.blocks.len() as u64;
-        let batch = self.next_batch;
-        self.next_batch = self.next_batch.wrapping_add(1);
+        let batch = self.begin_batch();
         for chunk in blocks.blocks.chunks(CHUNK_BLOCKS) {
-            let mut writes = Vec::with_capacity(chunk.len());
-            for &(block, slot) in chunk {
-                // In memory only if the flash failed before the segment was written.
-                let frame = self.log.in_memory(slot).unwrap_or_else(|| {
-                    let frame = self.next_destage_frame();
-                    steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
-                    frame
-                });
-                writes.push(Step::WriteBackend {
-                    block,
-                    frame,
-                    acknowledged: false,
-                    replaces: false,
-                    logged: false,
-                    batch: Some(batch),
-                });
-            }
-            steps.append(&mut writes);
+            let frames = self.read_to_destage(chunk, steps);
+            steps.extend(chunk.iter().zip(frames).map(|(&(block, _), frame)| Step::WriteBackend {
+                block,
+                frame,
+                acknowledged: false,
+                replaces: false,
+                logged: false,
+                batch: Some(batch),
+            }));
         }
         steps.push(Step::FlushBackend { batch: Some(batch) });
+        self.batch_planned(batch, blocks, steps);
+    }
+
+    /// Plans to write parts of the journal. The contents of some blocks go to a page and those behind it.
+    pub(super) fn write_journal(
+        &mut self,
+        part: Option<JournalPart>,
+        page: u32,
+        blocks: Vec<(u32, u32)>,
+        steps: &mut Vec<Step>,
+    ) {
+        let batch = self.begin_batch();
+        let frames = self.read_to_destage(&blocks, steps);
+        let blocks_part = (!frames.is_empty()).then_some(JournalPart::Blocks { page, frames });
+        for part in part.into_iter().chain(blocks_part) {
+            self.figures.destaged_blocks += part.pages();
+            steps.push(Step::WriteJournal(Box::new(JournalWrite { batch, part })));
+        }
+        steps.push(Step::FlushJournal { batch });
+        self.batch_planned(
+            batch,
+            Batch { target: Target::Journal, last_slot: None, blocks, failed: Vec::new(), unread: Vec::new() },
+            steps,
+        );
+    }
+
+    fn begin_batch(&mut self) -> u32 {
+        let batch = self.next_batch;
+        self.next_batch = self.next_batch.wrapping_add(1);
+        batch
+    }
+
+    /// Plans to read blocks with their slots. Returns the frames of their contents.
+    fn read_to_destage(&mut self, blocks: &[(u32, u32)], steps: &mut Vec<Step>) -> Vec<Frame> {
+        let read = |&(block, slot): &(u32, u32)| {
+            // In memory only if the flash failed before the segment was written.
+            self.log.in_memory(slot).unwrap_or_else(|| {
+                let frame = self.next_destage_frame();
+                steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
+                frame
+            })
+        };
+        blocks.iter().map(read).collect()
+    }
+
+    fn batch_planned(&mut self, batch: u32, blocks: Batch, steps: &mut Vec<Step>) {
+        self.destaging_blocks += blocks.blocks.len() as u64;
         self.batches.insert(batch, blocks);
         steps.push(Step::Destaged { batch });
     }
@@ -196,23 +243,28 @@ impl LogCache {
     /// Ends a batch: its blocks were written back and flushed, except failed ones. If it was not `flushed`, nothing is
     /// certain.
     pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
-        let Batch { sequence, last_slot, blocks, failed, unread } =
+        let Batch { target, last_slot, blocks, failed, unread } =
             self.batches.remove(&batch).expect("a batch ends once");
-        let is_whole = flushed && failed.is_empty();
-        let last_slot = last_slot.filter(|_| is_whole);
-        self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
+        let last_slot = last_slot.filter(|_| flushed && failed.is_empty());
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
-        self.batch_written_back((blocks.len() - failed.len()) as u64);
-        let given_up = if sequence.is_none() { self.epoch_not_read(&blocks, &unread) } else { 0 };
+        let given_up = match target {
+            Target::Unit(_) => 0,
+            Target::Epochs | Target::Journal => self.epoch_not_read(&blocks, &unread),
+        };
         let is_retried = !flushed || failed.len() > given_up;
         if is_retried {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }
+        if matches!(target, Target::Journal) {
+            return self.journal_batch_ended(is_retried);
+        }
+        self.figures.destaged_blocks += if flushed { (blocks.len() - failed.len()) as u64 } else { 0 };
+        self.batch_written_back((blocks.len() - failed.len()) as u64);
         let written = blocks.into_iter().filter(|(block, _)| flushed && !failed.contains(block)).collect();
-        match sequence {
-            Some(sequence) => self.unit_written_back(sequence, last_slot, written),
-            None => self.epoch_written_back(written, is_retried),
+        match target {
+            Target::Unit(sequence) => self.unit_written_back(sequence, last_slot, written),
+            Target::Epochs | Target::Journal => self.epochs_written_back(written, is_retried),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Failed steps: possibly wrong data is never served, and lost data is remembered as lost.
 
 use super::LogCache;
+use super::destage::{Batch, Target};
 use super::event::{Appending, Cache};
 use super::lost::Lost;
 use crate::format::{Kind as RecordKind, Record};
@@ -22,9 +23,15 @@ impl LogCache {
             &Step::Receive { block, frame, .. }
             | &Step::Copy { block, to: frame, .. }
             | &Step::ReadBackend { block, frame } => self.frame_failed(block, frame),
-            &Step::ReadFlash { block, frame, .. } => {
+            &Step::ReadFlash { block, slot, frame, .. } => {
                 // Temporarily or permanently.
                 self.postponed(step);
+                let for_journal = |batch: &&mut Batch| {
+                    matches!(batch.target, Target::Journal) && batch.blocks.contains(&(block, slot))
+                };
+                if let Some(batch) = self.batches.values_mut().find(for_journal) {
+                    batch.unread.push(block);
+                }
                 self.frame_failed(block, frame);
             }
             &Step::Send { block, frame, .. } => {
@@ -71,6 +78,8 @@ impl LogCache {
                 self.backend_flush_failed(batch.is_none());
             }
             &Step::Destaged { batch } => self.end_batch(batch, false),
+            // The batch fails.
+            Step::WriteJournal(_) | Step::FlushJournal { .. } => {}
             Step::Zero { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }
     }

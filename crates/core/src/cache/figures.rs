@@ -27,7 +27,7 @@ macro_rules! cache_figures {
             ram_write_hits: u64, "block accesses";
             /// Clean blocks that the policy wanted and that were not copied forward: they left the cache.
             dropped_blocks: u64, "blocks";
-            /// Blocks written back.
+            /// Blocks written back, and pages written to a journal before.
             destaged_blocks: u64, "blocks", "written back", "";
             /// Blocks read from the backend.
             backend_read_blocks: u64, "blocks";

@@ -8,18 +8,24 @@
 //! the backend, unless it has a newer version of one of their blocks. So done epochs are recorded before an epoch is
 //! written back that has blocks in common with them. They are also recorded before the end of the next epoch, which
 //! could have changes past the flash.
+//!
+//! With a [journal](crate::journal), a group of ended epochs goes there first and then into place, each block once.
+//! Nothing passes a group before its mark is durable. A group that was given up gets its mark before the next one
+//! begins: otherwise a start could find it whole.
 
 use std::collections::HashSet;
 
 use rustc_hash::FxBuildHasher;
 
 use super::config::RESERVE_UNITS;
-use super::destage::{BATCH_BLOCKS, Batch};
+use super::destage::{BATCH_BLOCKS, Batch, Target};
+use super::groups::{Group, Phase};
 use super::order_lost::LostVersions;
 use super::{Cache, Kind, LogCache, Mode, Request, WriteBackOrder};
 use crate::epochs::{BackendState, Epochs};
 use crate::format::{BLOCK_BYTES, Kind as RecordKind, Place};
-use crate::step::Step;
+use crate::journal::{INDEX_START, index_pages};
+use crate::step::{JournalPart, Step};
 
 /// Zeroes of more blocks wait for the epochs before them, and pass the flash.
 const ZEROES_MAX: u64 = 64;
@@ -35,14 +41,16 @@ pub(super) struct InOrder {
     pub(super) epochs: Epochs,
     /// Versions that the flash lost.
     pub(super) lost: LostVersions,
-    /// Versions of the oldest epoch whose write-back has not begun, as (block, slot), in the backend's order backwards.
+    /// The epochs that are being written back.
+    group: Option<Group>,
+    /// Its versions that the current phase has not begun to write, as (block, slot), in the backend's order backwards.
     todo: Vec<(u32, u32)>,
-    /// Batches of the oldest epoch in progress.
+    /// Its batches in progress.
     batches: usize,
-    /// True if the oldest epoch is being written back.
-    under_way: bool,
-    /// True if a part of it could not be written back so far.
+    /// True if a part of it could not be written in this phase.
     failed: bool,
+    /// True if the journal may have a whole group without its mark.
+    in_journal: bool,
     /// True until all epochs that have ended are done.
     pub(super) drains: bool,
     /// True until few enough blocks are dirty.
@@ -73,11 +81,18 @@ impl LogCache {
                     true => Epochs::unordered(self.log.end()),
                     false => Epochs::begun(self.unix_us()),
                 });
+                if let Some(journal) = &self.config.journal {
+                    let end = journal.last.end;
+                    epochs.finish_until(end);
+                    // A change past the flash, lost with the crash, may have replaced a copy on the backend.
+                    self.log.drop_kept_before(end);
+                }
                 // The backend becomes a state of the volume as soon as possible.
                 let drains = self.backend_state_of(&epochs) == BackendState::Mixed;
                 // Some changes may have passed the flash.
                 epochs.changed(self.now_us);
                 self.log.keep_before(Some(epochs.last()));
+                // The log records the journal's epochs as done once the dirty copies of them are written back.
                 let said = epochs.done();
                 let said_broken = epochs.broken().map(|_| *self.log.sequences().start());
                 let lost = LostVersions::of(self.lost.keys(), said_broken);
@@ -234,27 +249,57 @@ impl LogCache {
 
     /// Plans due write-backs, as far as few enough blocks are in progress.
     pub(super) fn go_on_in_order(&mut self, steps: &mut Vec<Step>) {
-        if self.now_us < self.destage_after_us || self.batches.values().any(|batch| batch.sequence.is_some()) {
+        let is_of_unit = |batch: &Batch| matches!(batch.target, Target::Unit(_));
+        if self.now_us < self.destage_after_us || self.batches.values().any(is_of_unit) {
             return;
         }
-        while self.may_destage() && self.has_versions_to_write(steps) {
+        while self.may_destage() && self.has_part_to_write(steps) {
+            let most = self.journal_blocks().map_or(BATCH_BLOCKS, |blocks| BATCH_BLOCKS.min(blocks.div_ceil(4)));
             let order = self.in_order.as_mut().expect("data is written back in order");
-            let rest = order.todo.len().saturating_sub(BATCH_BLOCKS);
+            let rest = order.todo.len().saturating_sub(most);
             let mut blocks = order.todo.split_off(rest);
             blocks.reverse();
             order.batches += 1;
-            let (failed, unread) = (Vec::new(), Vec::new());
-            self.write_back(Batch { sequence: None, last_slot: None, blocks, failed, unread }, steps);
+            let Group { phase, head, blocks: all, .. } = order.group.as_ref().expect("a group is written back");
+            match (phase, *head) {
+                (Phase::Place, _) | (_, None) => {
+                    let (target, failed, unread) = (Target::Epochs, Vec::new(), Vec::new());
+                    self.write_back(Batch { target, last_slot: None, blocks, failed, unread }, steps);
+                }
+                (Phase::Journal, Some(head)) => {
+                    let at = (all.len() - rest - blocks.len()) as u32;
+                    let index = (at == 0).then(|| JournalPart::Index { head, blocks: all.clone() });
+                    let page = INDEX_START + index_pages(all.len()) + at;
+                    self.write_journal(index, page, blocks, steps);
+                }
+                (Phase::Mark, Some(head)) => self.write_journal(Some(JournalPart::Mark(head)), 0, blocks, steps),
+            }
         }
     }
 
-    /// Begins the write-back of the oldest epoch if that is due. Returns true if blocks of it are to be written.
-    fn has_versions_to_write(&mut self, steps: &mut Vec<Step>) -> bool {
+    /// True if the journal may have a whole group without its mark.
+    pub(super) fn has_group_in_journal(&self) -> bool {
+        self.in_order.as_ref().is_some_and(|order| order.in_journal)
+    }
+
+    /// Begins the write-back of the oldest epochs if that is due. Returns true if a part of them is to be written.
+    fn has_part_to_write(&mut self, steps: &mut Vec<Step>) -> bool {
         loop {
             let Some(order) = &mut self.in_order else { return false };
             order.waits_for_flush = false;
-            if order.under_way {
-                return !order.todo.is_empty();
+            if let Some(group) = &order.group {
+                if group.phase == Phase::Place && order.lost.has_unread() && order.batches == 0 {
+                    self.give_up_parts(steps);
+                    continue;
+                }
+                return !order.todo.is_empty() || group.phase == Phase::Mark && order.batches == 0;
+            }
+            if order.in_journal {
+                let (end, ended_unix_us) = (order.epochs.done(), order.epochs.done_unix_us().unwrap_or(0));
+                let head = self.next_head(end, ended_unix_us);
+                let given_up = Group { phase: Phase::Mark, end, head, blocks: Vec::new(), absorbed: Vec::new() };
+                self.in_order.as_mut().expect("data is written back in order").group = Some(given_up);
+                continue;
             }
             if !self.is_write_back_due() {
                 return false;
@@ -272,17 +317,15 @@ impl LogCache {
                 self.flush_backend(steps);
                 return false;
             }
-            let mut todo = self.log.versions(order.epochs.done(), oldest.end);
-            if self.flash_failed {
-                todo.retain(|&(_, slot)| self.log.is_durable(slot));
-            }
-            todo.sort_unstable_by(|one, other| other.cmp(one));
-            (order.under_way, order.failed) = (true, false);
+            let group = self.next_group(oldest);
+            let order = self.in_order.as_mut().expect("data is written back in order");
             order.lost.begin_attempt();
-            let has_common = todo.iter().any(|(block, _)| order.unsaid.contains(block));
+            let has_common = group.blocks.iter().any(|(block, _)| order.unsaid.contains(block));
             let has_many = order.unsaid.len() > UNSAID_MAX;
             let breaks = order.epochs.broken().is_some() && !order.lost.is_said();
-            order.todo = todo;
+            order.todo.extend(group.blocks.iter().rev());
+            order.in_journal = group.phase == Phase::Journal;
+            order.group = Some(group);
             if !self.flash_failed {
                 if has_common || has_many {
                     self.say_done(steps);
@@ -295,24 +338,59 @@ impl LogCache {
                 }
                 self.log.flush(steps);
             }
-            self.end_if_written_back();
+            self.end_phase();
         }
     }
 
-    /// Ends the oldest epoch, if all of it was written back.
-    fn end_if_written_back(&mut self) {
-        let Some(order) = &mut self.in_order else { return };
-        if !order.under_way || !order.todo.is_empty() || order.batches > 0 {
+    /// Ends the current phase of the group, if all of it was written.
+    fn end_phase(&mut self) {
+        let Some(order) = self.in_order.as_mut().filter(|order| order.todo.is_empty() && order.batches == 0) else {
             return;
+        };
+        let Some(mut group) = order.group.take() else { return };
+        let lacks_versions = group.phase != Phase::Mark && order.lost.has_unread();
+        let failed = std::mem::take(&mut order.failed) || lacks_versions;
+        match (group.phase, failed) {
+            // It is given up. What is missing belongs to the next one.
+            (Phase::Journal, true) => return self.log.find_all_versions(),
+            (Phase::Place, true) if group.head.is_none() => return self.log.find_all_versions(),
+            (Phase::Journal, false) => {
+                group.phase = Phase::Place;
+                order.todo.extend(group.blocks.iter().rev());
+                order.lost.begin_attempt();
+                group.absorbed.drain(..).for_each(|(_, slot)| {
+                    self.log.drop_kept(slot);
+                });
+            }
+            (Phase::Place, true) => {
+                let log = &self.log;
+                group.blocks.retain(|&(_, slot)| log.is_dirty(slot) || log.is_kept(slot));
+                order.todo.extend(group.blocks.iter().rev());
+                order.lost.begin_attempt();
+            }
+            (Phase::Place, false) if group.head.is_some() => group.phase = Phase::Mark,
+            (Phase::Mark, true) => {}
+            (Phase::Place | Phase::Mark, false) => {
+                group.absorbed.drain(..).for_each(|(_, slot)| {
+                    self.log.drop_kept(slot);
+                });
+                return self.end_group(&group);
+            }
         }
-        order.under_way = false;
-        let is_done = !order.failed && !order.lost.has_unread();
-        if is_done {
+        order.group = Some(group);
+    }
+
+    /// Ends a group that is durably in place.
+    fn end_group(&mut self, group: &Group) {
+        // The mark of a group that was given up ends no epoch.
+        if self.in_order.as_ref().is_some_and(|order| order.epochs.done() < group.end) {
             self.judge_order();
         }
         let Some(order) = &mut self.in_order else { return };
-        if is_done {
-            order.epochs.finish_oldest();
+        order.epochs.finish_until(group.end);
+        if let (Some(journal), Some(head)) = (&mut self.config.journal, group.head) {
+            journal.last = head;
+            order.in_journal = false;
         }
         if order.epochs.all_done() {
             order.drains = false;
@@ -320,8 +398,17 @@ impl LogCache {
         }
     }
 
-    /// Ends a batch of the oldest epoch after these blocks were written back and flushed. Others may be `retried`.
-    pub(super) fn epoch_written_back(&mut self, written: Vec<(u32, u32)>, retried: bool) {
+    /// Records versions of the group that count as lost, which are no longer to be written into place.
+    fn give_up_parts(&mut self, steps: &mut Vec<Step>) {
+        self.give_up_versions(steps);
+        let Some(order) = &mut self.in_order else { return };
+        let log = &self.log;
+        order.todo.retain(|&(_, slot)| log.is_dirty(slot) || log.is_kept(slot));
+        self.end_phase();
+    }
+
+    /// Ends a batch of the oldest epochs after these blocks were written back and flushed. Others may be `retried`.
+    pub(super) fn epochs_written_back(&mut self, written: Vec<(u32, u32)>, retried: bool) {
         for &(block, slot) in &written {
             // Its unit cannot have been reset.
             self.note_replaced(self.log.sequence_before(slot, *self.log.sequences().end()), &[(block, slot)]);
@@ -333,10 +420,17 @@ impl LogCache {
         }
         if let Some(order) = &mut self.in_order {
             order.unsaid.extend(written.iter().map(|(block, _)| *block));
+        }
+        self.journal_batch_ended(retried);
+    }
+
+    /// Ends a batch of the oldest epochs. Parts of it may be `retried`.
+    pub(super) fn journal_batch_ended(&mut self, retried: bool) {
+        if let Some(order) = &mut self.in_order {
             order.batches -= 1;
             order.failed |= retried;
         }
-        self.end_if_written_back();
+        self.end_phase();
     }
 
     /// True if the oldest epoch is to be written back now. Without one that has ended, the open one is.
@@ -373,11 +467,14 @@ impl LogCache {
     /// Returns the time when write-back has work, without other events. While it is working, it continues by itself.
     pub(super) fn ordered_us(&self) -> Option<u64> {
         let order = self.in_order.as_ref()?;
-        let is_working = self.destaging_blocks > 0 || order.waits_for_flush;
+        let is_working = self.destaging_blocks > 0 || order.batches > 0 || order.waits_for_flush;
         let has_none = self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done();
         let heals = order.epochs.heals();
         if is_working || has_none && !heals {
             return None;
+        }
+        if order.group.is_some() || order.in_journal {
+            return Some(self.destage_after_us);
         }
         let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());
         let due_us = if order.drains || heals || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };

@@ -47,6 +47,7 @@ mod done;
 mod event;
 mod failure;
 mod figures;
+mod groups;
 mod in_order;
 mod intents;
 mod leaving;
@@ -516,7 +517,9 @@ impl Cache for LogCache {
     }
 
     fn blocks_to_write_back(&self) -> u64 {
-        self.log.dirty_blocks() + self.log.kept_blocks() + self.buffered_blocks() as u64
+        // Nothing else may write to the backend before a group in the journal has its mark.
+        let in_journal = u64::from(self.has_group_in_journal());
+        self.log.dirty_blocks() + self.log.kept_blocks() + self.buffered_blocks() as u64 + in_journal
     }
 
     fn may_go_on(&self) -> bool {

@@ -175,6 +175,7 @@ impl Config {
             admission: None,
             mode: Mode::WriteBack,
             order: WriteBackOrder::None,
+            journal: None,
             unix_us: 0,
             read_buffer_blocks: 0,
             write_buffer_blocks: 0,

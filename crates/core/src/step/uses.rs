@@ -12,7 +12,7 @@ const LOG: Key = 0;
 const FLASH_FLUSH: Key = 1;
 /// The group of the writes to the backend that belong to no batch.
 pub const CLIENTS: Key = 2;
-/// The groups of the writes of all batches.
+/// The groups of the writes of all batches, to the backend and to the journal.
 pub const BATCHES: Range<Key> = CLIENTS + 1..CLIENTS + 2 + u32::MAX as Key;
 
 /// Returns the group of the writes to the backend of a batch, or of no batch. The chain of the flushes of these writes
@@ -58,6 +58,15 @@ impl Step {
                 each(Use::WriteBlocks(*block..*block + *count), Follows);
                 each(Use::Join(CLIENTS), Follows);
                 each(Use::After(FLASH_FLUSH), Needs);
+            }
+            Step::WriteJournal(write) => {
+                write.frames().iter().for_each(|frame| each(Use::ReadMemory(frame.number), Follows));
+                each(Use::Join(of_batch(Some(write.batch))), Follows);
+                each(Use::After(FLASH_FLUSH), Needs);
+            }
+            Step::FlushJournal { batch } => {
+                each(Use::AfterAll(of_batch(Some(*batch))), Needs);
+                each(Use::Next(of_batch(Some(*batch))), Follows);
             }
             Step::Append(segment) => {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {

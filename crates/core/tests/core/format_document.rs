@@ -6,6 +6,7 @@ use flashwise_core::format::{
     BLOCK_BYTES, Digest, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Resets, Role, RunEnd,
     State, Superblock, Witness, encode_metadata,
 };
+use flashwise_core::journal::{Group, Head};
 use flashwise_core::wlfc::header::Missing;
 use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
 
@@ -123,6 +124,40 @@ fn the_superblock_is_as_documented() {
     let sums = (0..8).map(|power| 5 + 7 * 3_u64.pow(power));
     let words: Vec<u8> = [0x37, 0x38].into_iter().chain(sums).flat_map(u64::to_le_bytes).collect();
     assert_eq!(page[3760..3840], words[..]);
+}
+
+#[test]
+fn pages_of_a_journal_are_as_documented() {
+    let end = Place { sequence: 0x16, page: 0x17 };
+    let (journal, backend) = ([0x11; 16], [0x12; 16]);
+    let head = Head { journal, backend, cache: 0x13, number: 0x14, end, ended_unix_us: 0x18 };
+    let blocks: Vec<(u32, u32)> = (0..501).map(|number| (number + 0x19, number * 3)).collect();
+    let entries: Vec<u8> =
+        blocks[..500].iter().flat_map(|&(block, crc)| [block, crc]).flat_map(u32::to_le_bytes).collect();
+    let index: Vec<Page> = Group { head, blocks }.index().collect();
+    for (page, magic, count, at, entries) in [
+        (head.mark(), b"FWJM", 0_u32, 0_u32, vec![0; 4000]),
+        (index[0], b"FWJI", 501, 0, entries),
+        (index[1], b"FWJI", 501, 1, [(500 + 0x19_u32).to_le_bytes(), 1500_u32.to_le_bytes()].concat()),
+    ] {
+        let fields = [
+            ("magic number", magic.to_vec()),
+            ("checksum", crc32c::crc32c(&page[8..]).to_le_bytes().to_vec()),
+            ("version", 1_u32.to_le_bytes().to_vec()),
+            ("journal", vec![0x11; 16]),
+            ("backend", vec![0x12; 16]),
+            ("cache", 0x13_u64.to_le_bytes().to_vec()),
+            ("number of the group", 0x14_u64.to_le_bytes().to_vec()),
+            ("end sequence", 0x16_u64.to_le_bytes().to_vec()),
+            ("end page", 0x17_u32.to_le_bytes().to_vec()),
+            ("time", 0x18_u64.to_le_bytes().to_vec()),
+            ("blocks", count.to_le_bytes().to_vec()),
+            ("number of this page", at.to_le_bytes().to_vec()),
+            ("zeroes", vec![0; 8]),
+            ("entries", [entries.clone(), vec![0; 4000 - entries.len()]].concat()),
+        ];
+        assert_rows("Page of a journal", &page, &fields);
+    }
 }
 
 /// The text under "Buckets" describes a bucket after a reset.

@@ -19,6 +19,7 @@ mod copy_forward;
 mod format_document;
 mod in_order;
 mod intents;
+mod journal;
 mod min;
 mod option_ranges;
 mod tidy;

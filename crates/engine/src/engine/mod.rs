@@ -54,6 +54,8 @@ pub use waiting::WaitingRequests;
 pub const FLASH: usize = 0;
 /// The disk number of the backend in transfers.
 pub const BACKEND: usize = 1;
+/// The disk number of the journal in transfers.
+pub const JOURNAL: usize = 2;
 
 /// The most blocks of a transfer of the backend that no client waits for.
 pub(crate) const TRANSFER_BLOCKS: usize = 256;
@@ -185,7 +187,7 @@ impl<L: Layout> fmt::Debug for Engine<L> {
 /// The work that the engine has for its caller.
 #[derive(Default)]
 pub struct Output {
-    /// Transfers to start, on [`FLASH`] and [`BACKEND`].
+    /// Transfers to start, on [`FLASH`], [`BACKEND`] and [`JOURNAL`].
     pub transfers: Vec<Transfer>,
     /// Requests to answer.
     pub answers: Vec<(Done, Result<Vec<u8>, Error>)>,

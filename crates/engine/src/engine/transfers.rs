@@ -10,7 +10,7 @@ use crate::transfer::{Buffer, Operation, Transfer};
 /// A part of a transfer, which belongs to one step.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// [`FLASH`](super::FLASH) or [`BACKEND`].
+    /// [`FLASH`](super::FLASH), [`BACKEND`] or [`JOURNAL`](super::JOURNAL).
     pub disk: usize,
     /// The operation.
     pub operation: Operation,

@@ -9,12 +9,14 @@
 //! | `places.rs` | the memory of frames |
 //! | `forward.rs` | content of failed steps that is still in memory |
 //! | `unwritten.rs` | answered content that no device took |
+//! | `journal.rs` | writes to the journal |
 //! | `late.rs` | segments that go without late blocks |
 //! | `run.rs` | a client's reads of adjacent blocks, as one step |
 //! | `room.rs` | changes that wait until more is written back |
 
 mod append;
 mod forward;
+mod journal;
 mod late;
 mod order;
 mod perform;
@@ -115,6 +117,8 @@ pub struct Log<C = LogCache> {
     failed_flushes: u64,
     /// The records of the unit that is being filled.
     unit_records: Vec<Record>,
+    /// The index or the mark that is being written to the journal.
+    of_journal: Option<Memory>,
     /// Changes that wait for room.
     room: room::Room,
     /// The list of the steps that a step waits for, between uses.
@@ -303,6 +307,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             errors_reported: Errors::default(),
             failed_flushes: 0,
             unit_records: head_records,
+            of_journal: None,
             room: room::Room::default(),
             waits: Vec::new(),
             seen: Place::default(),

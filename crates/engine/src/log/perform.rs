@@ -7,7 +7,7 @@ use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Engine, Running};
-use crate::engine::{BACKEND, Bug, FLASH, Part};
+use crate::engine::{BACKEND, Bug, FLASH, JOURNAL, Part};
 use crate::request::Error;
 use crate::transfer::{Buffer, Operation};
 
@@ -216,6 +216,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::FlushBackend { .. } => {
                 self.transfer(id, BACKEND, Operation::Sync, 0, 0, SmallVec::new());
             }
+            Step::WriteJournal(_) | Step::FlushJournal { .. } if doomed => return Some(false),
+            Step::WriteJournal(write) => return self.write_journal(id, write),
+            Step::FlushJournal { .. } => self.transfer(id, JOURNAL, Operation::Sync, 0, 0, SmallVec::new()),
             Step::Destaged { .. } => return Some(!doomed),
             Step::AwaitFlushes => {
                 // All steps that waited for it report the error, because earlier acknowledged data may be lost.
@@ -478,6 +481,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     running.state.may_be_gone |= running.state.transfers > 0;
                 }
             }
+            Step::WriteJournal(_) | Step::FlushJournal { .. } => self.faults.backend_write_errors += 1,
             // The cache knows already.
             Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => return false,
             Step::AwaitFlushes | Step::Fail => assert!(awaited, "a client hears of it"),

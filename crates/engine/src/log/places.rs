@@ -9,7 +9,7 @@
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::step::{Frame, Step};
+use flashwise_core::step::{Frame, JournalPart, Step};
 
 use super::Engine;
 
@@ -143,6 +143,11 @@ fn for_each_frame(step: &mut Step, mut visit: impl FnMut(&mut Frame, bool)) {
         Step::Append(segment) => {
             let records = segment.records.iter_mut().filter(|record| record.kind.has_data());
             records.for_each(|record| visit(&mut record.frame, false));
+        }
+        Step::WriteJournal(write) => {
+            if let JournalPart::Blocks { frames, .. } = &mut write.part {
+                frames.iter_mut().for_each(|frame| visit(frame, false));
+            }
         }
         _ => {}
     }

@@ -79,7 +79,7 @@ figures! {
         backend_read_blocks: u64, "blocks";
         /// Blocks that clients wrote to the backend past the flash.
         backend_written_blocks: u64, "blocks";
-        /// Blocks written back.
+        /// Blocks written back, and pages written to a journal before.
         destaged_blocks: u64, "blocks", "written back", "";
         /// Mean time from a request to its answer, if requests come one after the other; empty with `--arrivals`.
         serial_latency_mean_us: Option<f64>, "us", "latency", "mean, of requests that come one after the other";

@@ -1,19 +1,38 @@
-//! Backends that may have more than the flash records as written back in order, because the flash could not be written.
+//! Backends that may have more than the flash records as written back in order. The flash could not be written, or a
+//! group of epochs was being written into place, and its journal is gone.
 
 use std::io;
 
-use flashwise_core::format::Superblock;
+use flashwise_core::format::{State, Superblock};
+use uuid::Uuid;
 
 use super::{Attachment, BackendSide, Record};
 
 /// Lets all dirty blocks of such a flash be one epoch. A part of the recorded epochs would replace newer data.
-pub(super) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>) {
-    if record.is_some_and(|record| record.is_ahead) {
+pub(super) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>, has_journal: bool) {
+    let was_in_use = superblock.state == State::InUse;
+    let is_ahead = |record: &Record| record.is_ahead || was_in_use && record.journal.is_some() && !has_journal;
+    if record.is_some_and(is_ahead) {
         superblock.epochs = superblock.epochs.map(|_| Superblock::NO_EPOCHS);
     }
 }
 
 impl Attachment {
+    /// Returns the journal in the backend's record.
+    pub fn journal(&self) -> Option<Uuid> {
+        self.record.journal
+    }
+
+    /// Names the journal in the backend's record. Another one does not count from then on.
+    pub fn name_journal(&mut self, side: &dyn BackendSide, journal: Option<Uuid>) -> io::Result<()> {
+        if self.record.journal != journal {
+            let record = Record { journal, ..self.record.clone() };
+            side.write(&record)?;
+            self.record = record;
+        }
+        Ok(())
+    }
+
     /// Records that blocks are written back in order from a flash that can no longer record that.
     pub fn note_ahead(&mut self, side: &dyn BackendSide) -> io::Result<()> {
         if !self.record.is_ahead {

@@ -26,9 +26,9 @@ use std::io;
 use flashwise_core::format::{FailedUnit, Geometry, PageError, Place, RunEnd, State, Superblock};
 use uuid::Uuid;
 
-pub use self::detached::attach_again;
 use self::detached::is_detach_unfinished;
 pub(crate) use self::detached::note_detached;
+pub use self::detached::{attach_again, use_without_cache};
 pub(crate) use self::error::log_loss;
 pub use self::error::{AttachError, Refusal};
 pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
@@ -75,6 +75,8 @@ pub struct Wanted {
     pub writes_back: bool,
     /// True if they are written back in order.
     pub in_order: bool,
+    /// True if there is a [journal](crate::journal).
+    pub has_journal: bool,
     /// Number of threads that read the cache.
     pub threads: u32,
     /// The consequences if a cache with dirty blocks is given up. They are logged before that.
@@ -122,16 +124,6 @@ fn read_unless(
         Err(error) if counts_for_none && is_damaged(&error) => Ok((None, Some(error))),
         record => Ok((record.map_err(AttachError::of_record)?, None)),
     }
-}
-
-/// Records on the backend's side that it is used without a cache, so that no later start trusts an old one. `known` is
-/// the result of [`check_empty`]. If it is a cache, that cache is dropped when it returns; otherwise, any cache is
-/// refused.
-pub fn use_without_cache(side: &dyn BackendSide, known: Option<Record>) -> Result<(), AttachError> {
-    // A start that was interrupted may have counted one more on the flash.
-    let (cache, attach) = known.map_or((Uuid::new_v4(), 1), |known| (known.cache, known.attach + 2));
-    let record = Record::new(cache.into_bytes(), attach, false, side.inode());
-    side.write(&record).map_err(AttachError::Side)
 }
 
 fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refusal> {
@@ -313,13 +305,14 @@ pub fn attach(
     progress: Progress<'_>,
 ) -> Result<Attached, AttachError> {
     let (record, damage) = read_unless(wanted.pairing.discards, side)?;
+    let journal = record.as_ref().and_then(|record| record.journal);
     let holds_nothing = |error: &dyn std::fmt::Display| {
         format!("the cache was dropped, because it is damaged ({error}); it had no dirty blocks")
     };
     let found = match examine(flash) {
         Err(FlashError::Damaged(..)) if record.as_ref().is_some_and(|record| !record.may_be_dirty) => {
             let what = "both copies of its superblock are wrong";
-            return create(flash, side, wanted, vec![holds_nothing(&what)]);
+            return create(flash, side, wanted, journal, vec![holds_nothing(&what)]);
         }
         found => found?,
     };
@@ -337,12 +330,12 @@ pub fn attach(
         }
         (Some(mut superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
-            ahead::forget_epochs(&mut superblock, record.as_ref());
+            ahead::forget_epochs(&mut superblock, record.as_ref(), wanted.has_journal);
             let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());
             return match wanted.layout.read(flash, &superblock, wanted.threads, progress) {
                 Ok(held) => resume(flash, side, wanted, superblock, record, held, why),
                 Err(error) if error.is_of_contents() && !may_be_dirty => {
-                    create(flash, side, wanted, vec![holds_nothing(&error)])
+                    create(flash, side, wanted, journal, vec![holds_nothing(&error)])
                 }
                 Err(error) => Err(error.into()),
             };
@@ -353,7 +346,7 @@ pub fn attach(
     if why.as_ref().is_some_and(|dropped| dropped.loses_data) {
         log_loss(&wanted.loss);
     }
-    create(flash, side, wanted, why.into_iter().map(|dropped| dropped.why).collect())
+    create(flash, side, wanted, journal, why.into_iter().map(|dropped| dropped.why).collect())
 }
 
 fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError> {
@@ -383,6 +376,7 @@ fn create(
     flash: &dyn Disk,
     side: &dyn BackendSide,
     wanted: &Wanted,
+    journal: Option<Uuid>,
     notes: Vec<String>,
 ) -> Result<Attached, AttachError> {
     let mut superblock =
@@ -395,7 +389,7 @@ fn create(
     wanted.layout.format(flash, &superblock).map_err(FlashError::Io)?;
     let held = wanted.layout.empty(&superblock);
     superblock.digest = held.digest(superblock.attach);
-    let attachment = Attachment::count(flash, side, superblock)?;
+    let attachment = Attachment::count(flash, side, superblock, journal)?;
     Ok(Attached { attachment, held, formatted: true, crashed: false, notes })
 }
 
@@ -414,6 +408,7 @@ fn resume(
     superblock.state = State::InUse;
     held.note_in(&mut superblock, wanted.in_order);
     superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
+    let journal = record.as_ref().and_then(|record| record.journal);
     // A cache that the backend does not know yet still has started.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
     superblock.attach = superblock.attach.max(1) + 1;
@@ -427,7 +422,7 @@ fn resume(
     }
     superblock.digest = held.digest(superblock.attach);
     write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
-    let attachment = Attachment::count(flash, side, superblock)?;
+    let attachment = Attachment::count(flash, side, superblock, journal)?;
     Ok(Attached { attachment, held, formatted: false, crashed, notes })
 }
 
@@ -441,9 +436,14 @@ pub struct Attachment {
 impl Attachment {
     /// Counts the start, which the superblock has counted already, in the record, and then confirms it in the
     /// superblock.
-    fn count(flash: &dyn Disk, side: &dyn BackendSide, mut superblock: Superblock) -> Result<Attachment, AttachError> {
+    fn count(
+        flash: &dyn Disk,
+        side: &dyn BackendSide,
+        mut superblock: Superblock,
+        journal: Option<Uuid>,
+    ) -> Result<Attachment, AttachError> {
         let Superblock { cache, attach, may_be_dirty, .. } = superblock;
-        let record = Record::new(cache, attach, may_be_dirty, side.inode());
+        let record = Record { journal, ..Record::new(cache, attach, may_be_dirty, side.inode()) };
         side.write(&record).map_err(AttachError::Side)?;
         superblock.attach_confirmed = attach;
         write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;

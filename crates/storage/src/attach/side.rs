@@ -29,6 +29,9 @@ pub struct Record {
     /// True if an operator has detached the cache: starts do without one until [`attach_again`](super::attach_again).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
+    /// The UUID of the [journal](crate::journal) that may have blocks of the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<Uuid>,
     /// The inode of the backend, which differs for a copy of the file. `None` if the record is not part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
@@ -101,7 +104,17 @@ impl Record {
     /// Creates the record of a cache that was attached `attach` times.
     pub fn new(cache: [u8; 16], attach: u64, may_be_dirty: bool, inode: Option<u64>) -> Record {
         let cache = Uuid::from_bytes(cache);
-        Record { version: VERSION, cache, attach, may_be_dirty, detached: false, inode, is_ahead: false, closed: None }
+        Record {
+            version: VERSION,
+            cache,
+            attach,
+            may_be_dirty,
+            detached: false,
+            journal: None,
+            inode,
+            is_ahead: false,
+            closed: None,
+        }
     }
 
     /// Encodes the record as JSON with a checksum.

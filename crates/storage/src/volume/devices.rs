@@ -197,6 +197,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
         in_order: config.cache.order() != WriteBackOrder::None,
+        has_journal: false,
         threads: time::threads(SCAN_THREADS),
         loss: without_flash(config, backend),
     }

@@ -74,6 +74,20 @@ impl Log {
         }
     }
 
+    /// Ends the keeping of all versions before a place. The dirty copies there belong to the next epoch.
+    pub fn drop_kept_before(&mut self, place: Place) {
+        let before = (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot) && self.is_before(slot, place));
+        before.collect::<Vec<_>>().into_iter().for_each(|slot| {
+            self.drop_kept(slot);
+        });
+        self.find_all_versions();
+    }
+
+    /// Makes the next [`Log::versions`] return those before its first place, too.
+    pub fn find_all_versions(&mut self) {
+        self.kept.restored = true;
+    }
+
     /// Returns the number of kept versions.
     pub fn kept_blocks(&self) -> u64 {
         self.kept.blocks

@@ -152,7 +152,7 @@ pub fn fail<'a>(
         }
     }
     let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
-    for disk in disks {
+    for disk in disks.iter().filter(|disk| disk.size() > 0) {
         disk.crash(if killed { Loss::Process } else { random.pick(&losses) }, random);
     }
 }

@@ -25,10 +25,10 @@ fn verify(world: &mut World, random: &mut Random) -> Outcome<()> {
     again.verify_detached().map_err(|error| format!("after a restart: {error}"))
 }
 
-fn run_script(setup: &Setup, script: &[Action], faults: Vec<Fault>) -> Outcome<[[u64; 3]; 2]> {
+fn run_script(setup: &Setup, script: &[Action], faults: Vec<Fault>) -> Outcome<[[u64; 3]; 3]> {
     let described = format!("{faults:?}");
     let mut world = World::new(Setup { faults, ..setup.clone() }, 7);
-    let mut run = || -> Outcome<[[u64; 3]; 2]> {
+    let mut run = || -> Outcome<[[u64; 3]; 3]> {
         world.perform_script(script, &mut no_crash)?;
         world.settle()?;
         let seen = world.seen;

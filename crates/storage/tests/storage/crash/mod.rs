@@ -174,6 +174,12 @@ fn an_order_that_begins_with_dirty_blocks_makes_the_backend_a_state_of_the_volum
     println!("{} losses of the flash, {} before, seeds {first_seed} to {}", losses[0], losses[1], seed - 1);
 }
 
+/// As above, with groups of epochs that go to a journal first.
+#[test]
+fn in_order_with_a_journal_the_backend_alone_is_a_state_of_the_volume_whenever_the_flash_is_lost() {
+    survive(8, Setup::with_journal);
+}
+
 /// Rules that refuse nothing, or never decide, would show nothing.
 #[test]
 fn admission_rules_refuse_and_decide_in_random_workloads() {
@@ -210,6 +216,9 @@ fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
         setup.zoned |= planted == Planted::UnsaidSkips;
         if matches!(planted, Planted::SkipEpochEnds | Planted::SkipEpochsDone | Planted::EpochEarly) {
             (setup.order, setup.mode) = (WriteBackOrder::Barriers, Mode::WriteBack);
+        }
+        if matches!(planted, Planted::SkipJournalFlushes | Planted::MarkEarly) {
+            setup = Setup { mode: Mode::WriteBack, planted: setup.planted, ..Setup::with_journal(&mut Random(seed)) };
         }
         if planted == Planted::DropDirty {
             // Elsewhere few dirty blocks are copied forward.
@@ -253,6 +262,8 @@ fn planted_bugs_are_found() {
         (Planted::SkipEpochEnds, 1),
         (Planted::SkipEpochsDone, 1),
         (Planted::EpochEarly, 1),
+        (Planted::SkipJournalFlushes, 1),
+        (Planted::MarkEarly, 1),
     ];
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {

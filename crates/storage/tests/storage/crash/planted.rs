@@ -66,6 +66,10 @@ pub enum Planted {
     SkipBroken,
     /// One block is written back an epoch early.
     EpochEarly,
+    /// Flushes of the journal are answered and not done.
+    SkipJournalFlushes,
+    /// A group in the journal is marked as being in place before it is.
+    MarkEarly,
     /// No footer is a witness.
     SkipWitness,
     /// Of two whole copies of the superblock the older one holds.

@@ -8,6 +8,7 @@ use flashwise_core::format::{BLOCK_BYTES, Role};
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_storage::attach::Pairing;
 use flashwise_storage::detach::DetachError;
+use flashwise_storage::disk::Disk;
 use flashwise_storage::export::Operation;
 use flashwise_storage::salvage::{Options, Outcome as Salvaged, Pair, Reason, salvage};
 use flashwise_testing::fake_disk::Loss;
@@ -51,7 +52,7 @@ fn pairing() -> Pairing {
 }
 
 pub fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
-    let [flash, backend] = &devices.disks;
+    let [flash, backend, _] = &devices.disks;
     let pair = Pair { flash, backend, side: &devices.side(), pairing: &pairing() };
     salvage(pair, options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
 }
@@ -210,7 +211,7 @@ fn a_salvage_that_is_interrupted_can_be_repeated() {
             devices.disks[BACKEND].set_lives(if lives % 3 == 0 { lives / 3 } else { u64::MAX });
             let first = run(&devices, &options);
             let died = devices.disks.iter().any(|disk| disk.is_dead());
-            devices.disks.iter().for_each(|disk| {
+            devices.disks.iter().filter(|disk| disk.size() > 0).for_each(|disk| {
                 disk.set_lives(u64::MAX);
                 disk.crash(random.pick(&[Loss::Everything, Loss::Sectors, Loss::Writes]), random);
             });

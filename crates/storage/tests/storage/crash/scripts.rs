@@ -268,8 +268,10 @@ fn run_script(setup: Setup, script: &[Action], points: &mut u64) -> Outcome<()> 
 fn in_order_the_loss_of_the_flash_at_every_operation_of_scripted_workloads_leaves_a_state_of_the_volume() {
     let mut points = 0;
     for (name, mode, script) in scripts() {
-        for setup in setups(mode) {
-            let setup = Setup { order: WriteBackOrder::Barriers, ..setup };
+        for (setup, journal_pages) in
+            setups(mode).into_iter().flat_map(|setup| [0, 24].map(|pages| (setup.clone(), pages)))
+        {
+            let setup = Setup { order: WriteBackOrder::Barriers, journal_pages, ..setup };
             let described = format!("{name}, {setup:?}");
             run_script(setup, &script, &mut points).unwrap_or_else(|error| panic!("{described}: {error}"));
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::format::{BLOCK_BYTES, Kind, Role, State};
-use flashwise_engine::engine::{BACKEND, FLASH};
+use flashwise_engine::engine::FLASH;
 use flashwise_storage::attach::AttachError;
 use flashwise_storage::export::Operation;
 use flashwise_storage::flash::read_superblock;
@@ -115,11 +115,9 @@ fn between(setup: &Setup, ended: Ended, older: &Devices, random: &mut Random, po
         // After a death, nothing tells a copy from the same run.
         0 if in_order && is_another(&older.disks[FLASH], &devices.disks[FLASH]) => {
             // An older copy of the flash takes its place.
-            let swapped = devices.fork();
-            refuse_or_drop(
-                Devices { disks: [older.disks[FLASH].fork(), swapped.disks[BACKEND].fork()], ..swapped },
-                random,
-            )?;
+            let mut swapped = devices.fork();
+            swapped.disks[FLASH] = older.disks[FLASH].fork();
+            refuse_or_drop(swapped, random)?;
         }
         1 => {
             let empty = devices.fork();

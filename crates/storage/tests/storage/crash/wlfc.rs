@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::journal::Journal;
 use flashwise_core::wlfc::Options;
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
 use flashwise_engine::engine::FLASH;
@@ -193,6 +194,7 @@ impl Cached for Setup {
         &self,
         held: Box<dyn Held>,
         attachment: &Attachment,
+        _journal: Option<Journal>,
         _flash: &FakeDisk,
         _stays: &Stays,
     ) -> Engine<Planted> {

@@ -10,18 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
-use flashwise_engine::engine::{BACKEND, FLASH, Output};
+use flashwise_core::journal::Journal;
+use flashwise_engine::engine::{BACKEND, FLASH, JOURNAL, Output};
 use flashwise_storage::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach, attach_again};
 use flashwise_storage::disk::{Operation as DiskOperation, Transfer};
 use flashwise_storage::driver::Performer;
 use flashwise_storage::export::{Done, Operation, Request};
+use flashwise_storage::flash::cache_tag;
+use flashwise_storage::journal::open;
 use flashwise_storage::layout::{CacheLayout, End, Held};
-use flashwise_testing::fake_disk::FakeDisk;
+use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
+use uuid::Uuid;
 
 use crate::crash::clients::{Clients, fail};
 use crate::crash::fake_side::{FakeRecord, FakeSide};
-use crate::crash::model::Model;
+use crate::crash::model::{Model, SECTOR_BYTES};
 use crate::crash::planted::Stays;
 
 pub use crate::crash::clients::Outcome;
@@ -49,6 +53,10 @@ pub trait Cached: Clone + Debug {
     fn is_backend_a_state(_engine: &Self::Engine) -> bool {
         true
     }
+    /// Pages of the journal; 0 without one.
+    fn journal_pages(&self) -> usize {
+        0
+    }
     fn faults(&self) -> &[Fault] {
         &[]
     }
@@ -63,7 +71,14 @@ pub trait Cached: Clone + Debug {
         FakeRecord::default()
     }
     /// Makes the engine of a cache that was found on its flash.
-    fn engine(&self, held: Box<dyn Held>, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Self::Engine;
+    fn engine(
+        &self,
+        held: Box<dyn Held>,
+        attachment: &Attachment,
+        journal: Option<Journal>,
+        flash: &FakeDisk,
+        stays: &Stays,
+    ) -> Self::Engine;
 
     /// Does one thing that a client, an operator or time may do.
     fn act(world: &mut World<Self>);
@@ -114,8 +129,8 @@ struct InFlight {
 
 /// The state that survives a server.
 pub struct Devices {
-    /// By number: flash and backend.
-    pub disks: [FakeDisk; 2],
+    /// By number: flash, backend and journal.
+    pub disks: [FakeDisk; 3],
     /// The backend's record of its cache.
     pub record: FakeRecord,
 }
@@ -139,6 +154,7 @@ impl Devices {
             volume_bytes: (setup.volume_blocks() * BLOCK_BYTES) as u64,
             writes_back: setup.writes_back(),
             in_order: setup.in_order(),
+            has_journal: setup.journal_pages() > 0,
             threads: 1,
             loss: String::new(),
         };
@@ -163,8 +179,8 @@ fn new_cache() -> [u8; 16] {
 
 pub struct World<S: Cached = Setup> {
     pub setup: S,
-    /// By number: flash and backend.
-    pub disks: [FakeDisk; 2],
+    /// By number: flash, backend and journal.
+    pub disks: [FakeDisk; 3],
     pub record: FakeRecord,
     pub attachment: Attachment,
     pub engine: S::Engine,
@@ -177,7 +193,7 @@ pub struct World<S: Cached = Setup> {
     pub caching: Caching,
     pub operations: u64,
     /// Transfers so far, by disk and kind.
-    pub seen: [[u64; 3]; 2],
+    pub seen: [[u64; 3]; 3],
     /// It follows the death of a process, after which devices may still lose what was not flushed.
     killed: bool,
     /// Flushes that were answered and are still to be done, of a planted bug.
@@ -197,7 +213,8 @@ pub fn no_crash<S: Cached>(_: &World<S>) -> Outcome<()> {
 impl<S: Cached> World<S> {
     pub fn new(setup: S, seed: u64) -> World<S> {
         // A write that bypasses the cache is as whole as the backend makes it: it writes blocks whole.
-        let disks = [setup.flash(), FakeDisk::new(setup.volume_blocks(), BLOCK_BYTES)];
+        let journal = FakeDisk::new(setup.journal_pages(), SECTOR_BYTES);
+        let disks = [setup.flash(), FakeDisk::new(setup.volume_blocks(), BLOCK_BYTES), journal];
         let record = setup.record();
         let model = Model::new(setup.volume_blocks(), !setup.faults().is_empty());
         World::open(setup, Devices { disks, record }, model, Random(seed), 1).unwrap()
@@ -205,10 +222,21 @@ impl<S: Cached> World<S> {
 
     pub fn open(setup: S, devices: Devices, model: Model, random: Random, next_tag: u64) -> Outcome<World<S>> {
         let opened = devices.attach(&setup, false);
-        let Attached { attachment, held, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
+        let Attached { mut attachment, held, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
+        let journal = match setup.journal_pages() {
+            0 => None,
+            _ => {
+                let (cache, [_, backend, journal]) = (cache_tag(attachment.superblock()), &devices.disks);
+                let opened = open(journal, backend, [9; 16], attachment.journal(), false);
+                let journal = opened.map_err(|error| format!("journal: {error}"))?.journal.of_cache(cache);
+                let named = Some(Uuid::from_bytes(journal.last.journal));
+                attachment.name_journal(&devices.side(), named).map_err(|error| format!("journal: {error}"))?;
+                Some(journal)
+            }
+        };
         let Devices { disks, record } = devices;
         let stays = Stays::default();
-        let engine = setup.engine(held, &attachment, &disks[FLASH], &stays);
+        let engine = setup.engine(held, &attachment, journal, &disks[FLASH], &stays);
         let mut world = World {
             setup,
             disks,
@@ -222,7 +250,7 @@ impl<S: Cached> World<S> {
             now_us: 0,
             caching: Caching::Usual,
             operations: 0,
-            seen: [[0; 3]; 2],
+            seen: [[0; 3]; 3],
             killed: false,
             late: Vec::new(),
             tails: (1, 1),
@@ -415,12 +443,28 @@ impl<S: Cached> World<S> {
         self.settle_with(&mut no_crash)
     }
 
-    /// The backend after a power failure at this moment.
-    pub fn backend_after_crash(&self, random: &mut Random) -> FakeDisk {
-        let backend = self.disks[BACKEND].fork();
-        let of_backend = self.in_flight.iter().map(|flight| &flight.transfer).filter(|it| it.disk == BACKEND);
-        fail(std::slice::from_ref(&backend), of_backend.map(|transfer| (0, transfer)), false, random);
-        backend
+    /// The backend after a power failure at this moment that the flash does not survive. The journal is in place.
+    pub fn backend_after_crash(&self, random: &mut Random) -> Outcome<FakeDisk> {
+        let disks = [BACKEND, JOURNAL].map(|number| self.disks[number].fork());
+        let of_others = self.in_flight.iter().map(|flight| &flight.transfer).filter(|it| it.disk != FLASH);
+        fail(&disks, of_others.map(|transfer| (transfer.disk - BACKEND, transfer)), false, random);
+        let expected = self.record.get().and_then(|record| record.journal);
+        let [mut backend, mut journal] = disks;
+        if expected.is_some() && random.chance(4) {
+            // The start is interrupted.
+            [&backend, &journal].into_iter().for_each(|disk| disk.set_lives(1 + random.below(20)));
+            let _ = open(&journal, &backend, [9; 16], expected, false);
+            for disk in [&mut backend, &mut journal] {
+                disk.set_lives(u64::MAX);
+                *disk = disk.fork();
+                disk.crash(random.pick(&[Loss::Everything, Loss::Sectors, Loss::Writes]), random);
+            }
+        }
+        if expected.is_some() {
+            let opened = open(&journal, &backend, [9; 16], expected, false);
+            opened.map_err(|error| format!("the journal without the flash: {error}"))?;
+        }
+        Ok(backend)
     }
 
     /// The disks and the model after a power failure at this moment.

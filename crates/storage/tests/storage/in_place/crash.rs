@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{Geometry, Place};
+use flashwise_core::journal::Journal;
 use flashwise_engine::engine::{BACKEND, Engine, Settings};
 use flashwise_storage::attach::Attachment;
 use flashwise_storage::export::Operation;
@@ -72,7 +73,14 @@ impl Cached for Setup {
         FakeDisk::new(self.geometry.pages() as usize, 512)
     }
 
-    fn engine(&self, held: Box<dyn Held>, attachment: &Attachment, _flash: &FakeDisk, _stays: &Stays) -> Engine<Slots> {
+    fn engine(
+        &self,
+        held: Box<dyn Held>,
+        attachment: &Attachment,
+        _journal: Option<Journal>,
+        _flash: &FakeDisk,
+        _stays: &Stays,
+    ) -> Engine<Slots> {
         contents::<Contents>(held).start(attachment.superblock(), Settings::default())
     }
 

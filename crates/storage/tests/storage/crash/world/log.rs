@@ -8,11 +8,13 @@ use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions,
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Role, decode_metadata};
+use flashwise_core::journal::{Group, Head, Journal};
 use flashwise_core::policy::{self, Spec};
 use flashwise_core::recovery::Recovered;
-use flashwise_engine::engine::{BACKEND, FLASH, Settings};
+use flashwise_engine::engine::{BACKEND, FLASH, JOURNAL, Settings};
 use flashwise_engine::log::Engine;
 use flashwise_storage::attach::Attachment;
+use flashwise_storage::disk::Disk;
 use flashwise_storage::export::{Done, Operation, Request};
 use flashwise_storage::flash::cache_tag;
 use flashwise_storage::layout::{CacheLayout, End, Held, LAYOUTS, contents};
@@ -61,6 +63,8 @@ pub struct Setup {
     pub admission: &'static str,
     pub mode: Mode,
     pub order: WriteBackOrder,
+    /// Pages of the journal; 0 without one.
+    pub journal_pages: usize,
     pub read_buffer_blocks: u32,
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
@@ -91,6 +95,7 @@ impl Setup {
             admission: random.pick(&ADMISSIONS),
             mode: random.pick(&modes),
             order: WriteBackOrder::None,
+            journal_pages: 0,
             read_buffer_blocks: random.pick(&[0, 8, 24]),
             write_buffer_blocks: random.pick(&[0, 16, 40]),
             sequential_blocks: random.pick(&[0, 0, 12]),
@@ -115,6 +120,12 @@ impl Setup {
             retries: 0,
             gives_up: false,
         }
+    }
+
+    /// Data is written back in order, by way of a journal.
+    pub fn with_journal(random: &mut Random) -> Setup {
+        let setup = Setup { order: WriteBackOrder::Barriers, ..Setup::random(random) };
+        Setup { journal_pages: random.pick(&[8, 24, 60, 200]), ..setup }
     }
 
     pub fn admission(&self, rule: &str) -> Option<Admission> {
@@ -177,6 +188,10 @@ impl Cached for Setup {
         engine.cache().backend_state(0) != Some(BackendState::Mixed)
     }
 
+    fn journal_pages(&self) -> usize {
+        self.journal_pages
+    }
+
     fn faults(&self) -> &[Fault] {
         &self.faults
     }
@@ -220,14 +235,21 @@ impl Cached for Setup {
         }
     }
 
-    fn engine(&self, held: Box<dyn Held>, attachment: &Attachment, flash: &FakeDisk, stays: &Stays) -> Engine {
+    fn engine(
+        &self,
+        held: Box<dyn Held>,
+        attachment: &Attachment,
+        journal: Option<Journal>,
+        flash: &FakeDisk,
+        stays: &Stays,
+    ) -> Engine {
         let recovered: Recovered = contents(held);
         recovered.log.check();
         if matches!(self.planted, Some(Planted::RefusedStays | Planted::FilteredStays)) {
             flash.set_filter(stays_filter(stays.clone()));
         }
         let epoch = if self.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
-        let cache = LogCache::new(self.config(), recovered.log, recovered.lost);
+        let cache = LogCache::new(Config { journal, ..self.config() }, recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(attachment.superblock()),
             epoch,
@@ -294,9 +316,10 @@ impl Cached for Setup {
         }
         match world.setup.planted {
             Some(Planted::SkipFlashFlushes) => disk == FLASH,
-            Some(Planted::SkipBackendFlushes) => disk != FLASH,
+            Some(Planted::SkipBackendFlushes) => disk == BACKEND,
+            Some(Planted::SkipJournalFlushes) => disk == JOURNAL,
             Some(Planted::SkipOneFlashFlush(skipped)) => disk == FLASH && number == skipped,
-            Some(Planted::SkipOneBackendFlush(skipped)) => disk != FLASH && number == skipped,
+            Some(Planted::SkipOneBackendFlush(skipped)) => disk == BACKEND && number == skipped,
             Some(Planted::ResetEarly) => moved,
             _ => false,
         }
@@ -304,6 +327,15 @@ impl Cached for Setup {
 
     fn write_early(world: &World, random: &mut Random) {
         let (cache, log) = (world.engine.cache(), world.engine.cache().log());
+        if world.setup.planted == Some(Planted::MarkEarly) && random.chance(4) {
+            let [_, _, journal] = &world.disks;
+            let read = |page: u32, bytes: &mut [u8]| journal.read_at(bytes, u64::from(page) * BLOCK_BYTES as u64);
+            let last = Head::last(&[journal.page(0), journal.page(1)]);
+            let group = last.and_then(|last| Group::find(&last, world.setup.journal_pages as u64, read).unwrap());
+            if let Some(Group { head, .. }) = group {
+                journal.set_page(head.mark_page() as usize, head.mark());
+            }
+        }
         if world.setup.planted != Some(Planted::EpochEarly) || !random.chance(50) {
             return;
         }

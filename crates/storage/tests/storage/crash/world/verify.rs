@@ -95,7 +95,7 @@ impl<S: Cached> World<S> {
         S::write_early(self, random);
         let model = self.clients.model.lock().unwrap();
         for _ in 0..FLASH_LOSSES {
-            let backend = self.backend_after_crash(random);
+            let backend = self.backend_after_crash(random)?;
             let checked = model.check_backend(|block| backend.page(block).to_vec());
             checked.map_err(|error| format!("without the flash: {error}"))?;
         }
