@@ -3,20 +3,31 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::time::MutexGuard;
+use crate::time::{self, MutexGuard};
 use flashwise_core::cache::Mode;
+use flashwise_core::human;
+use flashwise_core::quantity::ByteSize;
+use flashwise_core::ram::read_buffer::PINS_MAX;
 use uuid::Uuid;
 
+use super::entries::NoMemory;
 use super::label::{Label, clear};
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
+use super::plan::pinned;
 use super::prepare::prepare;
-use super::record::{Change, Shape};
-use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared};
+use super::record::{Change, Member, Shape};
+use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared, State};
 use crate::disk::file::{FileDisk, Options};
-use crate::export::Export;
+use crate::export::{Export, Operation};
 use crate::status::VolumeState;
+
+/// Attempts to find the map without pending changes, 10 ms apart: 1 s.
+const TRIES: u32 = 100;
+/// Number of chunks in one trim of the cache: 1 GiB.
+const FORGOTTEN_CHUNKS: u32 = 1 << 14;
 
 impl Pool {
     pub(super) fn control(&self) -> MutexGuard<'_, ()> {
@@ -325,4 +336,180 @@ impl Pool {
     pub fn provisioned_bytes(&self) -> u64 {
         self.logical_disks().values().map(|disk| disk.size()).sum()
     }
+}
+
+// Reserved RAM: each logical disk with a reservation has a pin of the pool's read buffer.
+impl Pool {
+    /// Reserves RAM of the read buffer for the most recently read blocks of a logical disk, durably.
+    pub fn set_pinned(&self, name: &str, bytes: u64) -> Result<(), PoolError> {
+        let _one = self.control();
+        let disk = self.logical(name)?;
+        self.check_pin(Some(&disk), bytes)?;
+        self.pin(&disk, bytes)
+    }
+
+    /// Describes the effect of [`set_pinned`](Self::set_pinned).
+    pub fn plan_pinned(&self, name: &str, bytes: u64) -> Result<String, PoolError> {
+        let disk = self.logical(name)?;
+        self.check_pin(Some(&disk), bytes)?;
+        let before = disk.logical.shape().pinned_ram_bytes;
+        let size = human::bytes(bytes as f64);
+        Ok(match (bytes == before, bytes) {
+            (true, _) => format!("The reserved RAM of {name} stays {size}."),
+            (false, 0) => format!("No RAM will be reserved for {name}."),
+            (false, _) => pinned(name, bytes),
+        })
+    }
+
+    /// Checks that RAM can be reserved for a logical disk; `None` is a new one.
+    pub(super) fn check_pin(&self, disk: Option<&LogicalDisk>, bytes: u64) -> Result<(), PoolError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !bytes.is_multiple_of(4096) {
+            return Err(PoolError::Pinned { found: bytes });
+        }
+        let all = self.logical_disks();
+        let others = || all.values().filter(|other| disk.is_none_or(|disk| disk.id != other.id));
+        let kept = |other: &LogicalDisk| other.logical.shape().pinned_ram_bytes;
+        if others().filter(|other| kept(other) > 0).count() >= usize::from(PINS_MAX) {
+            return Err(self.refuse(format!("RAM is reserved for {PINS_MAX} logical disks already, the maximum")));
+        }
+        let (taken, room) = (others().map(|other| kept(other)).sum::<u64>(), self.volume().read_buffer_bytes());
+        if taken.saturating_add(bytes) > room {
+            let [bytes, room, taken] = [bytes, room, taken].map(ByteSize::new);
+            let what = format!(
+                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, because {taken} are \
+                 kept for others"
+            );
+            return Err(self.refuse(what));
+        }
+        Ok(())
+    }
+
+    pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> Result<(), PoolError> {
+        let before = disk.logical.shape().pinned_ram_bytes;
+        self.shared.pin(disk, bytes);
+        let changed = self.reshape_one(disk, |shape| Shape { pinned_ram_bytes: bytes, ..shape });
+        if changed.is_err() {
+            self.shared.pin(disk, before);
+        }
+        changed
+    }
+}
+
+impl Shared {
+    /// Reserves RAM for a logical disk. False if all pins are in use.
+    pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> bool {
+        let pin = &disk.figures.cache.pin;
+        if bytes == 0 {
+            self.unpin(disk);
+            return true;
+        }
+        if pin.load(Ordering::Relaxed) == 0 {
+            let exports = self.exports.read();
+            let is_taken =
+                |number: &u8| exports.values().any(|other| other.figures.cache.pin.load(Ordering::Relaxed) == *number);
+            let Some(free) = (1..=PINS_MAX).find(|number| !is_taken(number)) else { return false };
+            drop(exports);
+            pin.store(free, Ordering::Relaxed);
+        }
+        self.volume().pin_ram(pin.load(Ordering::Relaxed), bytes)
+    }
+
+    /// Releases the reserved RAM of a logical disk.
+    pub(super) fn unpin(&self, disk: &LogicalDisk) {
+        let pin = disk.figures.cache.pin.swap(0, Ordering::Relaxed);
+        if pin > 0 {
+            self.volume().pin_ram(pin, 0);
+        }
+    }
+}
+
+// Giving up a missing disk: its written chunks lose their places and return errors until they are rewritten or trimmed.
+// Chunks that were never written still read as zeroes.
+impl Pool {
+    /// Returns the missing disk, or refuses to give it up. `word` must repeat its path from the status, if it is there.
+    pub(super) fn check_giving_up(&self, state: &State, id: u32, word: Option<&str>) -> Result<Member, PoolError> {
+        let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
+            return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
+        };
+        if !state.metadata.missing().contains(&id) {
+            let path = &member.path;
+            return Err(self.refuse(format!("disk {id}, {path}, is present; remove it instead, which moves its data")));
+        }
+        if let Some(word) = word.filter(|word| *word != member.path) {
+            let what = format!("found '{word}' as the disk to give up, expected '{}'", member.path);
+            return Err(self.refuse(what));
+        }
+        Ok(member)
+    }
+
+    /// Gives up a missing disk, durably; its data is lost. `word` must repeat its path from the status.
+    pub fn give_up_disk(&self, id: u32, word: &str) -> Result<(), PoolError> {
+        let _one = self.control();
+        let member = self.check_giving_up(&self.shared.state(), id, Some(word))?;
+        // Releases of clients are recorded first, so that the map on disk has no other chunks there.
+        let mut tries = 0;
+        let mut state = loop {
+            self.shared.commit_now()?;
+            let state = self.shared.state();
+            if state.pending.is_empty() && state.released.is_empty() && !state.committing {
+                break state;
+            }
+            drop(state);
+            tries += 1;
+            if tries == TRIES {
+                return Err(self.refuse("its map changes too often; retry when clients write less".to_owned()));
+            }
+            time::sleep(std::time::Duration::from_millis(10));
+        };
+        let map = &mut state.metadata.map;
+        let copy = |logical: &Arc<Logical>| Ok((logical.clone(), logical.entries().copy()?));
+        let before: Result<Vec<_>, NoMemory> = map.logicals.values().map(copy).collect();
+        let before = before.map_err(|error| self.refuse(error.to_string()))?;
+        let disks = (map.disks.clone(), map.space.clone());
+        let mut changes: Vec<Change> = Vec::new();
+        for (id, logical) in &map.logicals {
+            changes.extend(changes_without(*id, logical, &member));
+        }
+        changes.push(Change::DiskRemoved(id));
+        changes.iter().try_for_each(|change| map.replay(change)).expect("chunks and disk are there");
+        if let Err(error) = state.metadata.commit(&changes) {
+            let map = &mut state.metadata.map;
+            (map.disks, map.space) = disks;
+            before.into_iter().for_each(|(logical, entries)| *logical.entries_mut() = entries);
+            return Err(error);
+        }
+        state.leaving.remove(&id);
+        self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
+        drop(state);
+        self.shared.tell_disks();
+        tracing::warn!(event = "disk-given-up", pool = self.name(), disk = member.path, "a missing disk was given up");
+        self.shared.gate.drain();
+        let end = member.base + member.chunks;
+        for first in (member.base..end).step_by(FORGOTTEN_CHUNKS as usize) {
+            let count = FORGOTTEN_CHUNKS.min(end - first);
+            let (offset, length) = (u64::from(first) * CHUNK_BYTES, u64::from(count) * CHUNK_BYTES);
+            let forgotten = self.shared.ask(Operation::Trim, offset, length, Vec::new());
+            forgotten.map_err(|error| self.shared.cache_failed(format!("it cannot forget a disk: {error}")))?;
+        }
+        self.shared.flush_cache()
+    }
+}
+
+/// Returns the changes of a logical disk without this disk: written chunks are lost, the others lose their places.
+fn changes_without(id: u32, logical: &Logical, member: &Member) -> Vec<Change> {
+    let chunks = member.base..member.base + member.chunks;
+    let was_there = |entry: &Entry| entry.chunk().is_some_and(|chunk| chunks.contains(&chunk));
+    let mut changes: Vec<Change> = Vec::new();
+    for (at, entry) in logical.entries().there().filter(|(_, entry)| was_there(entry)) {
+        match (changes.last_mut(), entry.written().is_some()) {
+            (Some(Change::Lost(_, first, count)), true) if *first + *count == at => *count += 1,
+            (Some(Change::Unmapped(_, first, count)), false) if *first + *count == at => *count += 1,
+            (_, true) => changes.push(Change::Lost(id, at, 1)),
+            (_, false) => changes.push(Change::Unmapped(id, at, 1)),
+        }
+    }
+    changes
 }

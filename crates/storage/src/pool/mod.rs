@@ -19,7 +19,7 @@
 //! | `backend.rs` | the disks as one device |
 //! | `gate.rs`, `commits.rs` | the order of requests, flushes and changes of the map |
 //! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
-//! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | operations of an administrator |
+//! | `control.rs`, `evacuate.rs` | operations of an administrator |
 //! | `change.rs`, `plan.rs` | these operations as values, and their previews |
 //! | `prepare.rs` | checks of disks before they join a pool |
 //! | `owners.rs` | maps blocks of the pool to logical disks |
@@ -37,12 +37,10 @@ mod gate;
 pub mod journal;
 pub mod label;
 mod logical;
-mod lost;
 pub mod map;
 pub mod metadata;
 mod owners;
 mod pieces;
-mod pins;
 pub mod plan;
 pub mod prepare;
 pub mod record;
