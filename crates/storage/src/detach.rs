@@ -2,6 +2,7 @@
 //!
 //! It needs no room in the log, so it also works if a volume cannot be opened.
 
+mod in_order;
 mod run;
 
 use std::io;
@@ -21,6 +22,7 @@ use crate::disk::Disk;
 use crate::export::Error;
 use crate::flash::{FlashError, cache_tag};
 use crate::wlfc::start;
+pub(crate) use in_order::destage_in_order;
 pub use run::detach;
 
 /// Maximum number of blocks in one write.

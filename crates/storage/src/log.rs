@@ -13,7 +13,7 @@ use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::log::{Engine, SPARE_FRAMES};
 
 use crate::check::{Report, check_log_layout};
-use crate::detach::{DetachError, destage, dirty_copies};
+use crate::detach::{DetachError, destage, destage_in_order, dirty_copies};
 use crate::disk::Disk;
 use crate::driver::{Driver, Measured, Performer};
 use crate::export::{Done, Operation, Request};
@@ -113,13 +113,17 @@ impl Held for Recovered {
     }
 
     fn destage(
-        self: Box<Self>,
+        mut self: Box<Self>,
         flash: &dyn Disk,
         backend: &dyn Disk,
         _superblock: &Superblock,
+        note_ahead: &dyn Fn() -> io::Result<()>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Vec<u32>), DetachError> {
-        let (destaged_blocks, damaged) = destage(flash, backend, &dirty_copies(&self), progress)?;
+        let (destaged_blocks, damaged) = match self.log.take_epochs() {
+            Some(epochs) => destage_in_order(flash, backend, &mut self, epochs, note_ahead, progress)?,
+            None => destage(flash, backend, &dirty_copies(&self), progress)?,
+        };
         backend.sync()?;
         let mut blocks: Vec<u32> = self.lost.keys().copied().chain(damaged).collect();
         blocks.sort_unstable();

@@ -9,12 +9,25 @@ use uuid::Uuid;
 use super::{Attachment, BackendSide, Record};
 
 /// Lets all dirty blocks of such a flash be one epoch. A part of the recorded epochs would replace newer data.
-pub(super) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>, has_journal: bool) {
+pub(crate) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>, has_journal: bool) {
     let was_in_use = superblock.state == State::InUse;
     let is_ahead = |record: &Record| record.is_ahead || was_in_use && record.journal.is_some() && !has_journal;
     if record.is_some_and(is_ahead) {
         superblock.epochs = superblock.epochs.map(|_| Superblock::NO_EPOCHS);
     }
+}
+
+/// Records that blocks of an unused cache are written back in order, although its flash does not record that.
+///
+/// # Errors
+/// The record cannot be written.
+pub(crate) fn note_ahead(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<()> {
+    let mut attachment = Attachment::of(superblock.clone(), side.inode());
+    // A damaged record is replaced.
+    if let Ok(Some(record)) = side.read() {
+        attachment.record = record;
+    }
+    attachment.note_ahead(side)
 }
 
 impl Attachment {

@@ -26,6 +26,7 @@ use std::io;
 use flashwise_core::format::{FailedUnit, Geometry, PageError, Place, RunEnd, State, Superblock};
 use uuid::Uuid;
 
+pub(crate) use self::ahead::{forget_epochs, note_ahead};
 use self::detached::is_detach_unfinished;
 pub(crate) use self::detached::note_detached;
 pub use self::detached::{attach_again, use_without_cache};

@@ -3,7 +3,7 @@
 use flashwise_core::format::State;
 
 use super::{DetachError, Detached, check_size};
-use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
+use crate::attach::{Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
 use crate::disk::Disk;
 use crate::flash::{Progress, SCAN_THREADS};
 use crate::layout::layout_of;
@@ -39,13 +39,15 @@ fn detach_counted(
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
-    let superblock =
+    let mut superblock =
         paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
     if superblock.state == State::Detached {
         Attachment::finish_detach(superblock, side)?;
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
+    // A damaged record says nothing. No journal is open here.
+    forget_epochs(&mut superblock, side.read().ok().flatten().as_ref(), false);
     let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
     let held = match read {
         Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
@@ -55,7 +57,8 @@ fn detach_counted(
         held => held.map_err(|error| DetachError::cache(flash, error))?,
     };
     // Nothing is written to the flash until all blocks are written back.
-    let (destaged_blocks, blocks) = held.destage(flash, backend, &superblock, progress)?;
+    let (destaged_blocks, blocks) =
+        held.destage(flash, backend, &superblock, &|| note_ahead(&superblock, side), progress)?;
     if !blocks.is_empty() {
         return Err(DetachError::Lost { path: flash.description(), blocks });
     }

@@ -138,7 +138,8 @@ pub trait Held: Any + Debug + Send {
         None
     }
 
-    /// Writes the dirty blocks back offline, durably. Returns their number, and the blocks that cannot be written back,
+    /// Writes the dirty blocks back offline, durably. Calls `note_ahead` before the backend has more than the flash
+    /// records as written back in order. Returns their number, and the blocks that cannot be written back,
     /// in order.
     ///
     /// # Errors
@@ -148,6 +149,7 @@ pub trait Held: Any + Debug + Send {
         _flash: &dyn Disk,
         _backend: &dyn Disk,
         _superblock: &Superblock,
+        _note_ahead: &dyn Fn() -> io::Result<()>,
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Vec<u32>), DetachError> {
         Ok((0, Vec::new()))

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod crash;
+mod detach_in_order;
 #[cfg(feature = "device-tests")]
 mod devices;
 mod events;
