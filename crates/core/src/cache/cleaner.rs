@@ -87,9 +87,9 @@ impl LogCache {
             }
         }
         self.log.policy_mut().space_is_full();
+        self.keep_unsure(sequence, steps);
         let from = steps.len();
-        let flushes = self.unflushed.are_relied_on() && self.intents.become_sure_with(sequence);
-        self.log.reset_tail(flushes, steps);
+        self.log.reset_tail(steps);
         self.settle(from, steps);
         self.intents.unit_reset(sequence);
     }

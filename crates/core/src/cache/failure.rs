@@ -4,7 +4,7 @@ use super::LogCache;
 use super::destage::{Batch, Target};
 use super::event::{Appending, Cache};
 use super::lost::Lost;
-use crate::format::{Kind as RecordKind, Record};
+use crate::format::{Kind as RecordKind, Record, Region};
 use crate::layout::containers::Segment;
 use crate::step::{Frame, LogRecord, Step};
 
@@ -105,6 +105,11 @@ impl LogCache {
                         }
                     }
                 }
+            }
+            if doubtful && kind == RecordKind::Sure {
+                // Clean copies rely on data that the backend may lack.
+                kind = RecordKind::Unsure;
+                self.intents.stay_unsure(Region { first: block, blocks: slot }, segment.sequence, self.now_us);
             }
             if kind == RecordKind::UnitDestaged && !self.log.is_clean_up_to(slot) {
                 // A copy was restored because its successor could not be read. Slot 0 means no copy.
@@ -239,7 +244,8 @@ impl LogCache {
     /// Marks the copy of a clean `record` as dirty, because the backend may lack the data.
     fn distrust(&mut self, record: &LogRecord, sequence: u64) {
         if self.log.is_newest(record.block, record.slot, sequence) {
-            self.log.set_dirty(record.slot, true);
+            self.log.distrust(record.slot);
+            self.note_change();
             (self.clean_from, self.due_from, self.pace.clean_until) = (0, (0, 0), 0);
         }
     }
@@ -406,10 +412,10 @@ mod tests {
             assert!(!plan(&mut cache, Kind::Flush, 0).contains(&Step::Fail), "{kind:?}");
             cache.check();
             let clean = steps.iter().filter_map(|step| match step {
-                Step::Append(segment) => Some(segment.needs_backend_flush),
+                Step::Append(segment) => Some(segment.needs_backend_flush || segment.follows_writes),
                 _ => None,
             });
-            assert!(clean.filter(|needs| *needs).count() > 10, "{kind:?}");
+            assert!(clean.filter(|waits| *waits).count() > 10, "{kind:?}");
         }
     }
 

@@ -15,7 +15,8 @@
 //!   record.
 //!
 //! Clean copies of an unsure region may also be written before the backend is flushed: they hold the newest data, and
-//! a crash invalidates them. The backend is flushed before the region becomes sure.
+//! a crash invalidates them. The backend is flushed before the region becomes sure. If that fails, the record says
+//! that it is unsure. It is recorded as unsure again before the unit with its record is reset.
 //!
 //! Recovery drops clean copies of unsure regions. The next run first records that permanently ([`Kind::ForgetRegion`]).
 
@@ -60,9 +61,9 @@ impl Intents {
         !self.unsure.is_empty() && self.unsure.contains_key(&Region::of(block, self.settings.blocks))
     }
 
-    /// True if the reset of the unit of `sequence` makes a region sure.
-    pub(super) fn become_sure_with(&self, sequence: u64) -> bool {
-        self.unsure.values().any(|unsure| unsure.said <= sequence)
+    /// Handles a region that could not become sure: the unit of the sequence number `said` records it as unsure again.
+    pub(super) fn stay_unsure(&mut self, region: Region, said: u64, used_us: u64) {
+        self.unsure.entry(region).or_insert(Unsure { said, used_us });
     }
 
     /// Handles the reset of the unit of `sequence`, with its records.
@@ -72,7 +73,8 @@ impl Intents {
 
     /// Returns the region that was overwritten longest ago.
     fn oldest(&self) -> Option<Region> {
-        let oldest = self.unsure.iter().min_by_key(|(region, unsure)| (unsure.used_us, region.first));
+        let some = self.unsure.iter().filter(|(region, _)| **region != Region::ALL);
+        let oldest = some.min_by_key(|(region, unsure)| (unsure.used_us, region.first));
         oldest.map(|(region, _)| *region)
     }
 }
@@ -115,16 +117,28 @@ impl LogCache {
         self.log.flush(steps);
     }
 
+    /// Records a region as sure. The segment waits until the backend has all data on which clean copies rely.
     fn record_sure(&mut self, region: Region, steps: &mut Vec<Step>) {
         self.intents.unsure.remove(&region);
         self.log_mark(Kind::Sure, region.first, region.blocks, steps);
-        self.flush_for_sureness();
-    }
-
-    /// Lets the next segment wait until the backend has all data on which clean copies of unsure regions rely.
-    pub(super) fn flush_for_sureness(&mut self) {
         if self.unflushed.are_relied_on() {
             self.log.need_backend_flush();
+        }
+    }
+
+    /// Records regions as unsure again before the unit of `sequence` is reset, if clean copies rely on data that the
+    /// backend could still lose.
+    pub(super) fn keep_unsure(&mut self, sequence: u64, steps: &mut Vec<Step>) {
+        if !self.unflushed.are_relied_on() {
+            return;
+        }
+        let is_said = |(_, unsure): &(&Region, &Unsure)| unsure.said <= sequence;
+        let mut regions: Vec<Region> = self.intents.unsure.iter().filter(is_said).map(|(region, _)| *region).collect();
+        regions.sort_unstable();
+        for region in regions {
+            self.log_mark(Kind::Unsure, region.first, region.blocks, steps);
+            let said = *self.log.sequences().end();
+            self.intents.unsure.entry(region).and_modify(|unsure| unsure.said = said);
         }
     }
 
@@ -137,7 +151,8 @@ impl LogCache {
             return self.all_become_sure(steps);
         }
         due.sort_unstable();
-        for region in due {
+        // Some of all regions are not due.
+        for region in due.into_iter().filter(|region| *region != Region::ALL) {
             self.reclaim(steps);
             self.record_sure(region, steps);
         }

@@ -542,8 +542,7 @@ impl Log {
     }
 
     /// Frees the oldest unit, whose blocks are no longer needed: forgets its copies, makes that durable and resets it.
-    /// If it `flushes`, the backend is flushed before.
-    pub fn reset_tail(&mut self, flushes: bool, steps: &mut Vec<Step>) {
+    pub fn reset_tail(&mut self, steps: &mut Vec<Step>) {
         assert!(self.tail < self.head, "the unit that is being filled is not reset");
         for (block, slot) in self.blocks_in(self.tail) {
             assert!(!self.is_dirty(slot), "a dirty block is copied forward before its unit is reset");
@@ -553,9 +552,6 @@ impl Log {
         let unit = self.geometry.unit_of(self.tail);
         self.tail += 1;
         self.ensure_room(false, steps);
-        if flushes {
-            self.need_backend_flush();
-        }
         self.seal_open(steps);
         self.flush(steps);
         steps.push(Step::ResetUnit { unit });

@@ -99,6 +99,12 @@ impl Log {
         self.kept.restored = true;
     }
 
+    /// Marks a clean copy as dirty, although its epoch may be done.
+    pub fn distrust(&mut self, slot: u32) {
+        self.kept.restored = true;
+        self.set_dirty(slot, true);
+    }
+
     /// True if the unit of `sequence` has data that the backend lacks: dirty copies, or kept versions.
     pub fn is_needed(&self, sequence: u64) -> bool {
         let unit = &self.units[self.geometry.unit_of(sequence) as usize];
