@@ -81,15 +81,18 @@ impl<Content: Copy + PartialEq> History<Content> {
         self.check_except(contents, |_| false)
     }
 
-    /// As [`check`](Self::check). A block for which `may_be_mixed` is true may hold anything that is no version: a
-    /// write of a part of it failed.
+    /// True if a block had this content at some time.
+    pub fn has(&self, block: usize, content: &Content) -> bool {
+        self.versions[block].iter().any(|version| version.content == *content)
+    }
+
+    /// As [`check`](Self::check), without the blocks for which `is_left_out` is true.
     pub fn check_except(
         &self,
         contents: &[Content],
-        may_be_mixed: impl Fn(usize) -> bool,
+        is_left_out: impl Fn(usize) -> bool,
     ) -> Result<(usize, usize), String> {
-        let is_version = |block: usize| self.versions[block].iter().any(|version| version.content == contents[block]);
-        let mixed: Vec<bool> = (0..contents.len()).map(|block| may_be_mixed(block) && !is_version(block)).collect();
+        let left_out: Vec<bool> = (0..contents.len()).map(is_left_out).collect();
         let mut why = String::new();
         for (number, promise) in self.promises.iter().enumerate().rev() {
             let next = self.promises.get(number + 1).map_or(u64::MAX, |next| next.given);
@@ -97,7 +100,7 @@ impl<Content: Copy + PartialEq> History<Content> {
                 let (content, interval) = (contents[*block], promise.oldest[*block]..next);
                 let is_it = |version: &&Version<Content>| version.until > promise.given && version.content == content;
                 let mut versions = self.versions[*block].iter().filter(is_it);
-                !mixed[*block] && !versions.any(|version| interval.contains(&version.submitted))
+                !left_out[*block] && !versions.any(|version| interval.contains(&version.submitted))
             };
             let wrong = (0..contents.len()).find(is_wrong);
             match wrong {

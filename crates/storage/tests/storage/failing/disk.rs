@@ -62,6 +62,18 @@ impl Failing {
         self.state.lock().unwrap().failures.clear();
     }
 
+    /// Returns a block as it is now.
+    pub fn content(&self, offset: usize) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        self.disk.read_at(&mut bytes, offset as u64).expect("memory can be read");
+        bytes
+    }
+
+    /// Changes a block at once.
+    pub fn set_content(&self, offset: usize, bytes: &[u8]) {
+        self.disk.write_at(bytes, offset as u64).expect("memory can be written");
+    }
+
     /// Waits for as long as the transfer takes; returns the effect that it has if it fails.
     fn begin(&self, class: Class) -> Option<Effect> {
         let (service, effect) = {

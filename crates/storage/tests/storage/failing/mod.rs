@@ -51,8 +51,12 @@ fn run(kinds: &[Kind], first: u64, planted: Option<Bug>, goes_on: impl Fn(u64) -
 
 /// Runs a world. Returns a digest of what happened; the error is the first violation.
 fn run_one(kind: Kind, seed: u64, planted: Option<Bug>) -> Result<u64, String> {
-    let world = move || virtual_time::run(seed, move || World::new(kind, seed, planted).run());
-    let ended = std::panic::catch_unwind(world).map(|(result, left)| {
+    run_world(seed, move || World::new(kind, seed, planted))
+}
+
+fn run_world(seed: u64, world: impl FnOnce() -> World + 'static) -> Result<u64, String> {
+    let world = move || virtual_time::run(seed, move || world().run());
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(world)).map(|(result, left)| {
         let digest = result?;
         if left.is_empty() { Ok(digest) } else { Err(format!("these threads do not end: {left:?}")) }
     });
@@ -97,4 +101,20 @@ fn planted_bugs_are_found_on_failing_devices() {
         println!("{bug:?}: {worlds} worlds, {found}");
         assert!(!violations.is_empty(), "{bug:?} is not found in {worlds} worlds");
     }
+}
+
+/// Every 18th world is a volume with a log that writes back in order.
+#[test]
+fn a_block_that_is_written_back_an_epoch_early_is_found_on_failing_devices() {
+    let found = (1..100).map(|number| 18 * number).find_map(|seed| {
+        let world = move || {
+            let mut world = World::new(Kind::Log, seed, None);
+            world.writes_early = true;
+            world
+        };
+        run_world(seed, world).err()
+    });
+    let found = found.expect("it is found");
+    println!("{}", found.lines().next().unwrap_or_default());
+    assert!(found.contains("the bare backend was never a state of the volume"), "{found}");
 }

@@ -1,5 +1,7 @@
 //! One volume or pool with its devices and clients.
 
+mod verify;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +23,12 @@ use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::random::Random;
 use flashwise_testing::virtual_time::pass;
 
-use super::Kind;
+use super::{KINDS, Kind};
 use super::disk::{Class, Effect, Failing, Failure};
 use super::history::History;
 use super::side::SharedSide;
 use crate::crash::clients::{Clients, Outcome, random_range};
-use crate::crash::model::{Content, Model, SECTORS, decode};
+use crate::crash::model::{Content, Model, decode};
 use crate::in_place::IN_PLACE;
 use crate::pool::live::new;
 
@@ -89,6 +91,11 @@ pub struct World {
     /// True while a detach is in progress.
     detaching: Arc<AtomicBool>,
     history: History,
+    /// True if data is written back in order.
+    is_ordered: bool,
+    /// A planted fault: blocks are written back too early.
+    pub writes_early: bool,
+    random_of_checks: Random,
 }
 
 impl World {
@@ -106,6 +113,8 @@ impl World {
         let mode = random.pick(&["write-back", "write-back", "write-through", "write-around"]);
         let ram = random.pick(&["0", "64KiB", "1MiB"]);
         let admission = random.pick(&["none", "none", "size:max=4KiB"]);
+        // Of volumes with a log, every third one.
+        let is_ordered = kind == Kind::Log && (seed / KINDS.len() as u64).is_multiple_of(3);
         let cache = match kind {
             Kind::Buckets => Settings::of(&[("erase-unit", "128KiB"), ("ram", ram)]),
             Kind::InPlace => Settings::of(&[("erase-unit", "64KiB"), ("write-mode", "write-through")]),
@@ -116,6 +125,9 @@ impl World {
                 ("write-mode", mode),
                 ("admission", admission),
                 ("commit-age", random.pick(&["1s", "60s"])),
+                ("write-back-order", if is_ordered { "barriers" } else { "none" }),
+                ("dirty-high", if is_ordered { "10%" } else { "50%" }),
+                ("dirty-low", if is_ordered { "5%" } else { "40%" }),
             ]),
         };
         config.cache = cache.unwrap();
@@ -138,6 +150,9 @@ impl World {
             depth,
             detaching: Arc::default(),
             history: History::default(),
+            is_ordered,
+            writes_early: false,
+            random_of_checks: Random(!seed),
         }
     }
 
@@ -229,6 +244,7 @@ impl World {
     }
 
     fn step(&mut self) -> Outcome<()> {
+        self.check_bare_backend()?;
         match self.random.below(200) {
             0..8 => self.fail_something(),
             8..14 => self.heal_disks(),
@@ -518,75 +534,6 @@ impl World {
                     return Err(format!("{}: block {block}: {error}", self.guests[at].name));
                 }
                 Err(_) => pass(Duration::from_millis(20)),
-            }
-        }
-    }
-
-    /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no
-    /// fault.
-    fn verify(&mut self) -> Outcome<()> {
-        self.leave_failed_flash()?;
-        let started = time::now();
-        for at in 0..self.guests.len() {
-            let answered = self.guests[at].clients.model.lock().unwrap().answered();
-            while let Err(error) = self.ask(at, Operation::Flush, 0, 0) {
-                if time::elapsed(started) > BOUND {
-                    let status = self.served().volume().status();
-                    let (state, reason, lost) = (status.state, status.state_reason, status.lost_blocks);
-                    return Err(format!("no flush succeeds: {error}; {state:?}, {reason:?}, lost {lost:?}"));
-                }
-                self.leave_failed_flash()?;
-                pass(Duration::from_millis(20));
-            }
-            self.guests[at].clients.model.lock().unwrap().flushed(&answered);
-            let found = self.read_all(at)?;
-            let guest = &self.guests[at];
-            let mut model = guest.clients.model.lock().unwrap();
-            for (block, content) in found.iter().enumerate() {
-                let earliest = model.earliest(block);
-                model.read(block, earliest, content, 0..SECTORS).map_err(|error| format!("{}: {error}", guest.name))?;
-            }
-        }
-        self.verify_status()?;
-        self.check()
-    }
-
-    /// Checks the status when all devices work. It shows no fault except a removed flash, no lost block, and no space
-    /// without an owner.
-    fn verify_status(&self) -> Outcome<()> {
-        let started = time::now();
-        loop {
-            let status = self.served().volume().status();
-            if !status.lost_blocks.is_empty() {
-                if time::elapsed(started) > BOUND {
-                    return Err(format!("blocks {:?} are listed as lost", status.lost_blocks));
-                }
-                // Blocks that could not be read are read again every second.
-                pass(Duration::from_millis(20));
-                continue;
-            }
-            let (state, reason) = (status.state, status.state_reason.unwrap_or_default());
-            // A flash that was given up says why, and buckets that failed are not used again.
-            let says_why = reason.starts_with("flash: ") && !reason.contains("memory") && !reason.contains("backend: ");
-            let may_say_why = state.is_without_flash() || self.kind == Kind::Buckets;
-            let was_refused = reason.starts_with("the flash was not detached");
-            if reason.is_empty() || was_refused || may_say_why && says_why {
-                break;
-            }
-            if time::elapsed(started) > BOUND {
-                return Err(format!("the state is {state:?}, {reason}"));
-            }
-            pass(Duration::from_millis(20));
-        }
-        let Served::Pool(pool) = self.served() else { return Ok(()) };
-        loop {
-            // Chunks that could not be zeroed are tried again every second.
-            let status = pool.status();
-            let owned: u64 = status.logical_disks.iter().map(|disk| disk.allocated_bytes).sum();
-            match (owned == status.used_bytes, time::elapsed(started) > BOUND) {
-                (true, _) => return Ok(()),
-                (false, true) => return Err(format!("{owned} bytes have an owner, of {} used", status.used_bytes)),
-                (false, false) => pass(Duration::from_millis(20)),
             }
         }
     }
