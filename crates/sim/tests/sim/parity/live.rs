@@ -1,9 +1,10 @@
 //! The server's engine over disks in memory, whose transfers end in random order.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::{Cache, Config, Kind, LogCache};
+use flashwise_core::cache::{Cache, Config, Kind, LogCache, WriteBackOrder};
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_engine::engine::{FLASH, Output, Settings};
 use flashwise_engine::log::Engine;
@@ -36,6 +37,8 @@ type Answers = Arc<Mutex<Answered>>;
 #[derive(Default)]
 struct Answered {
     outstanding: usize,
+    /// The bytes of unanswered changes. In order, a read may pass those that wait.
+    changing: Vec<Range<u64>>,
     wrong: Vec<String>,
 }
 
@@ -44,6 +47,7 @@ pub struct Live {
     flash: MemoryDisk,
     backend: MemoryDisk,
     depth: usize,
+    in_order: bool,
     random: Xoshiro256PlusPlus,
     in_flight: Vec<Transfer>,
     output: Output,
@@ -78,6 +82,7 @@ impl Live {
             flash,
             backend: MemoryDisk::new(volume_bytes as usize),
             depth,
+            in_order: config.order != WriteBackOrder::None,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             in_flight: Vec::new(),
             output: Output::default(),
@@ -148,12 +153,25 @@ impl Live {
             data = vec![self.fill; length as usize];
         }
         let expected = self.expect(request, &data);
-        self.answers.lock().unwrap().outstanding += 1;
+        let bytes = offset..offset + length;
+        let is_change = operation.changes();
+        let may_pass = {
+            let mut answers = self.answers.lock().unwrap();
+            answers.outstanding += 1;
+            let overlaps = |change: &Range<u64>| change.start < bytes.end && bytes.start < change.end;
+            let may_pass = self.in_order && kind == Kind::Read && answers.changing.iter().any(overlaps);
+            answers.changing.extend(is_change.then(|| bytes.clone()));
+            may_pass
+        };
         let answers = self.answers.clone();
         let done = move |answer: Result<Vec<u8>, _>| {
             let mut answers = answers.lock().unwrap();
             answers.outstanding -= 1;
-            if answer.as_ref() != Ok(&expected) {
+            if is_change {
+                let at = answers.changing.iter().position(|change| *change == bytes);
+                answers.changing.swap_remove(at.expect("it was noted"));
+            }
+            if answer.as_ref() != Ok(&expected) && !may_pass {
                 answers.wrong.push(format!("{operation:?} at {offset}, {length} bytes"));
             }
         };

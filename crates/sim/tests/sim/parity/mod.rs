@@ -130,11 +130,10 @@ fn a_random_run_with_one_request_at_a_time_has_the_same_figures_in_the_simulator
     }
 }
 
-/// Not in order: reads then pass changes that wait.
 #[test]
 fn concurrent_random_runs_differ_only_in_times_of_write_back() {
     let mut differing = 0;
-    for (seed, config) in (1..).zip(configs()).filter(|(_, config)| config.order == WriteBackOrder::None) {
+    for (seed, config) in (1..).zip(configs()) {
         let requests = workload::random(seed, 500);
         let mut live = Live::new(&config, seed, 16);
         live.run(&requests);
