@@ -23,10 +23,10 @@ use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::random::Random;
 use flashwise_testing::virtual_time::pass;
 
-use super::{KINDS, Kind};
 use super::disk::{Class, Effect, Failing, Failure};
 use super::history::History;
 use super::side::SharedSide;
+use super::{KINDS, Kind};
 use crate::crash::clients::{Clients, Outcome, random_range};
 use crate::crash::model::{Content, Model, decode};
 use crate::in_place::IN_PLACE;
