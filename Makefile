@@ -13,7 +13,7 @@ FLASHWISE_KILLS ?= 1000
 # The nightly run of file systems at every flush; as root.
 FLASHWISE_FLUSH_POINTS ?= 5000
 
-# Lost flashes with write-back-order, for each file system; a fifth of them for each database.
+# Lost flashes with each write-back-order, for each file system; a fifth of them for each database.
 FLASHWISE_ORDERED ?= 100
 
 # Power cuts of a real kernel in QEMU for each layout, half of them with ext4 and half with xfs.

@@ -8,7 +8,7 @@ printf '%s\n' 'title = "A disk of 8 ms"' 'source = "chosen"' 'capacity-gb = 6000
     'read-latency-ms = 8' 'write-latency-ms = 8' 'channels = 1' 'transfer-mb-per-s = 200' >"$converted/disk.toml"
 cache="policy=larc size=10% layout=log ram=1% erase-unit=256KiB"
 devices="cache-device=p4500 storage-device=$converted/disk.toml arrivals=closed:depth=16"
-for order in none barriers "barriers dirty-high=0%"; do
+for order in none barriers "barriers dirty-high=0%" journal; do
     echo "$cache write-back-order=$order"
     echo "$cache write-back-order=$order $devices"
 done >"$converted/jobs"

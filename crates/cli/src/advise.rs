@@ -65,9 +65,9 @@ pub struct Advise {
     /// The modes are write-back, write-through and write-around.
     #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
     modes: Vec<List<&'static str>>,
-    /// Required order of write-back: none, or barriers
+    /// Required order of write-back: none, barriers or journal
     ///
-    /// With barriers, the backend is a consistent older state if the flash is lost. The answer has the cost of that.
+    /// With an order, the backend is a consistent older state if the flash is lost. The answer has the cost of that.
     #[arg(
         long = "write-back-order",
         value_name = "ORDER",

@@ -52,7 +52,15 @@ pub struct Journal {
     pub last: Head,
 }
 
+/// Bytes of a new journal by default.
+pub const BYTES_DEFAULT: u64 = 256 << 20;
+
 impl Journal {
+    /// Returns a new journal for a simulation.
+    pub fn of_default_size() -> Journal {
+        Journal { pages: BYTES_DEFAULT / BLOCK_BYTES as u64, last: Head::default() }
+    }
+
     /// Makes it the journal of a cache. The last group of another one says nothing about its log.
     pub fn of_cache(mut self, cache: u64) -> Journal {
         let last = &mut self.last;

@@ -39,8 +39,8 @@ use crate::{trace, work};
 /// write_modes : str or list of str, optional
 ///     Some of "write-back", "write-through" and "write-around".
 /// write_back_order : str, default "none"
-///     Required order of write-back: "none", or "barriers". With barriers, the backend is a consistent older state if
-///     the flash is lost. `order_cost` then has the cost of the order.
+///     Required order of write-back: "none", "barriers" or "journal". With the last two, the backend is a consistent
+///     older state if the flash is lost. `order_cost` then has the cost of the order.
 /// over_provisions : str or float, or a list of these, optional
 ///     Free shares of the flash to choose among, up to 0.9.
 /// warmup : int or str, optional

@@ -1,8 +1,9 @@
 //! Configuration of a simulated cache: the server's settings, with the defaults of simulations.
 
-use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Setting, SettingError, Settings, Value};
+use flashwise_core::cache::{Config, WriteBackOrder};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::journal::Journal;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Share};
 
@@ -75,7 +76,8 @@ pub fn config(settings: &Settings, policy: Spec, size: &str, devices: &Devices) 
         return Err(CacheError::Offline { policy: policy.to_string() });
     }
     let geometry = geometry(settings.erase_unit_bytes(), size, devices.flash_bytes)?;
-    Ok(Config { policy, ..settings.config(geometry, devices) })
+    let journal = (settings.order() == WriteBackOrder::Journal).then(Journal::of_default_size);
+    Ok(Config { policy, journal, ..settings.config(geometry, devices) })
 }
 
 fn geometry(unit: u64, size: &str, flash_bytes: u64) -> Result<Geometry, CacheError> {

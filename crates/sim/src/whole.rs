@@ -213,7 +213,7 @@ impl Cache for Charged {
         }
         for step in steps.iter() {
             self.flash_flushes += u64::from(matches!(step, Step::FlushFlash { .. }));
-            self.backend_flushes += u64::from(matches!(step, Step::FlushBackend { .. }));
+            self.backend_flushes += u64::from(matches!(step, Step::FlushBackend { .. } | Step::FlushJournal { .. }));
             self.charge(step);
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use flashwise_core::cache::{Cache, LogCache, Reads};
+use flashwise_core::cache::{Cache, Config, LogCache, Reads, WriteBackOrder};
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{Geometry, Layout, Superblock};
@@ -137,7 +137,7 @@ impl Held for Recovered {
 
 /// Makes the engine of a volume from the log that was found on its flash.
 fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, VolumeError> {
-    let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
+    let &mut Opening { config, flash, attachment, journal, size_bytes, ref mut opened } = opening;
     if recovered.log.free_units() == 0 {
         return Err(VolumeError::LogFull { volume: config.whose(), path: config.flash.display().to_string() });
     }
@@ -145,7 +145,9 @@ fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, Volum
     opened.dirty_blocks = recovered.log.dirty_blocks();
     opened.lost_blocks = recovered.lost.len() as u64;
     let superblock = attachment.superblock();
-    let cache = LogCache::new(cache_config(config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+    let of_cache = cache_config(config, superblock.geometry, size_bytes);
+    let journal = journal.filter(|_| of_cache.order == WriteBackOrder::Journal);
+    let cache = LogCache::new(Config { journal, ..of_cache }, recovered.log, recovered.lost);
     if cache.backend_state(0) == Some(BackendState::Mixed) {
         opened.notes.push(format!(
             "{} {}: the order of its {} dirty blocks is unknown; the backend is consistent once they are written \

@@ -78,6 +78,12 @@ pub struct VolumeFlags {
     /// Divide a new flash file into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
     #[arg(long, value_name = "ZONES", help_heading = VOLUME, hide_short_help = true)]
     flash_zones: Option<String>,
+    /// Journal of --write-back-order journal: a file or a partition beside the backend
+    #[arg(long, value_name = "PATH", help_heading = VOLUME, hide_short_help = true)]
+    journal: Option<String>,
+    /// Size of a new journal, and the most that is used of an old one, 64MiB to 1GiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", help_heading = VOLUME, hide_short_help = true)]
+    journal_size: Option<String>,
     /// Layout of the cache on flash: log, or wlfc, whose buckets take writes in order of arrival
     #[arg(long, value_name = "LAYOUT", help_heading = CACHE, hide_short_help = true)]
     layout: Option<String>,
@@ -178,6 +184,8 @@ impl VolumeFlags {
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
             ("flash-zones", &self.flash_zones),
+            ("journal", &self.journal),
+            ("journal-size", &self.journal_size),
             ("layout", &self.layout),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),

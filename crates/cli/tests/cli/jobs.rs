@@ -332,11 +332,11 @@ fn write_back_in_order_is_in_the_row_and_costs_flushes() {
     succeed(folder.path(), &["trace", "cut", trace.to_str().unwrap(), "cut.arrow", "--requests", "0..20000"]);
     for arrivals in ["", " arrivals=closed:depth=8"] {
         let job = |order: &str| format!("policy=larc size=32MiB layout=log{arrivals} write-back-order={order}\n");
-        std::fs::write(folder.path().join("jobs"), job("none") + &job("barriers")).unwrap();
+        std::fs::write(folder.path().join("jobs"), job("none") + &job("barriers") + &job("journal")).unwrap();
         let run = |form: &str| succeed(folder.path(), &["simulate", "cut.arrow", "--job", "jobs", form]);
         let rows: Vec<serde_json::Value> = serde_json::from_str(&run("--json")).unwrap();
         let orders: Vec<_> = rows.iter().map(|row| row["write_back_order"].as_str()).collect();
-        assert_eq!(orders, [None, Some("barriers")]);
+        assert_eq!(orders, [None, Some("barriers"), Some("journal")]);
         let [none, barriers] = [0, 1].map(|row| rows[row]["backend_flushes"].as_u64().unwrap());
         assert!(barriers > none, "{arrivals}: {barriers} flushes, {none} without an order");
         assert!(run("--threads=1").contains("barriers"));

@@ -54,12 +54,14 @@ pub enum WriteBackOrder {
     None,
     /// That of [epochs](crate::epochs), with a flush of the backend after each.
     Barriers,
+    /// The same, and several epochs at once by way of a [journal](crate::journal).
+    Journal,
 }
 
 impl WriteBackOrder {
     /// The orders by name.
-    pub const NAMES: [(&str, WriteBackOrder); 2] =
-        [("none", WriteBackOrder::None), ("barriers", WriteBackOrder::Barriers)];
+    pub const NAMES: [(&str, WriteBackOrder); 3] =
+        [("none", WriteBackOrder::None), ("barriers", WriteBackOrder::Barriers), ("journal", WriteBackOrder::Journal)];
 
     /// Returns the order's name.
     pub fn name(self) -> &'static str {
@@ -170,8 +172,7 @@ pub struct Config {
     pub mode: Mode,
     /// The order in which dirty data is written back.
     pub order: WriteBackOrder,
-    /// The journal, for data that is written back in order: several epochs then reach the backend as a whole. No
-    /// setting opens one yet.
+    /// The journal of [`WriteBackOrder::Journal`]. Without one, epochs are written back in turn.
     pub journal: Option<Journal>,
     /// The time 0 of events, in microseconds since 1970; 0 if that is unknown. Ends of epochs are recorded with it.
     pub unix_us: u64,

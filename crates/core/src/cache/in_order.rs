@@ -74,8 +74,8 @@ impl LogCache {
                 self.in_order = None;
                 self.log.keep_before(None);
             }
-            (WriteBackOrder::Barriers, Some(_)) => {}
-            (WriteBackOrder::Barriers, None) => {
+            (WriteBackOrder::Barriers | WriteBackOrder::Journal, Some(_)) => {}
+            (WriteBackOrder::Barriers | WriteBackOrder::Journal, None) => {
                 let has_dirty = self.log.dirty_blocks() > 0;
                 let mut epochs = found.unwrap_or_else(|| match has_dirty {
                     true => Epochs::unordered(self.log.end()),

@@ -11,7 +11,7 @@ use flashwise_core::step::{JournalPart, Step};
 fn cache() -> LogCache {
     let geometry = Geometry { units: 24, unit_pages: 16 };
     let config = Config {
-        order: WriteBackOrder::Barriers,
+        order: WriteBackOrder::Journal,
         journal: Some(Journal { pages: 64, last: Head::default() }),
         write_buffer_blocks: 0,
         ..Config::new(geometry, "lru".parse().unwrap())

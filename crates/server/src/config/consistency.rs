@@ -92,8 +92,10 @@ fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &
         let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
         return Err(origin.refuse(section, "name", problem));
     }
-    if pool.cache.cache.order() != WriteBackOrder::None {
-        let problem = "found barriers, expected none: a pool changes its map at once, and its data later".to_owned();
+    let order = pool.cache.cache.order();
+    if order != WriteBackOrder::None {
+        let found = order.name();
+        let problem = format!("found {found}, expected none: a pool changes its map at once, and its data later");
         return Err(origin.refuse(section, "write-back-order", problem));
     }
     check_cache(section, &pool.cache, origin)
@@ -230,6 +232,12 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
     if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
         return Err(origin.missing(section, key, expected));
     }
+    if volume.cache.order() == WriteBackOrder::Journal && volume.journal.is_none() {
+        return Err(origin.missing(section, "journal", "a file or a partition for write-back-order = \"journal\""));
+    }
+    if volume.journal.is_none() && volume.journal_size_bytes.is_some() {
+        return Err(origin.missing(section, "journal", "the journal with this journal-size"));
+    }
     check_cache(section, volume, origin)
 }
 
@@ -291,7 +299,9 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     }
     let is_of_log = |key: &&str| {
         let setting = SETTINGS.iter().find(|setting| setting.name() == *key);
-        setting.map_or(["cache-device", "storage-device"].contains(key), |setting| !setting.is_of(Layout::Wlfc))
+        setting.map_or(["journal", "journal-size", "cache-device", "storage-device"].contains(key), |setting| {
+            !setting.is_of(Layout::Wlfc)
+        })
     };
     let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
     let given: Vec<&str> = given.filter(is_of_log).collect();

@@ -99,7 +99,8 @@ fn check_of_volume(
     volume: &VolumeConfig,
 ) -> Result<bool, ConfigError> {
     let whose = format!("volume '{}'", volume.name);
-    for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
+    let journal = volume.journal.iter().map(|path| ("journal", path));
+    for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)].into_iter().chain(journal) {
         take(used, origin, section, key, path, &whose)?;
     }
     check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;

@@ -21,6 +21,7 @@ use super::{ServerConfig, TlsMode};
 use crate::front::check_client;
 use crate::front::iscsi::names;
 use flashwise_storage::disk::zoned::zoning::Zoning;
+use flashwise_storage::journal;
 use flashwise_storage::layout::LAYOUTS;
 use flashwise_storage::pool::PoolConfig;
 use flashwise_storage::pool::metadata::check_name;
@@ -250,7 +251,8 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
 });
 
 /// Keys of a volume that a pool does not have.
-const NOT_OF_POOLS: [&str; 6] = ["name", "aliases", "backend", "backend-id", "size", "layout"];
+const NOT_OF_POOLS: [&str; 8] =
+    ["name", "aliases", "backend", "backend-id", "size", "journal", "journal-size", "layout"];
 
 /// Keys of each `[[pool]]`: its disks, and the keys of a volume for its cache.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
@@ -287,7 +289,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     own.into_iter().chain(of_cache).collect()
 });
 
-fn device_keys() -> [Key<VolumeConfig>; 11] {
+fn device_keys() -> [Key<VolumeConfig>; 13] {
     [
         key!("name", None, name, |value| export_name(value.text()?)?),
         key!("aliases", None, aliases, |value| value
@@ -309,6 +311,10 @@ fn device_keys() -> [Key<VolumeConfig>; 11] {
                 error => error.to_string(),
             })?;
             Ok(volume.flash_zones = Some(zoning))
+        }),
+        key("journal", None, |volume, value| Ok(volume.journal = Some(value.path()?))),
+        key("journal-size", None, |volume, value| {
+            Ok(volume.journal_size_bytes = Some(value.size(journal::BYTES_MIN, journal::BYTES_MAX)?))
         }),
         made(
             "layout",

@@ -37,7 +37,7 @@ figures! {
         admission: String, "";
         /// When written data reaches the backend: `write-back`, `write-through` or `write-around`.
         write_mode: String, "";
-        /// The order of write-back: `none` or `barriers`.
+        /// The order of write-back: `none`, `barriers` or `journal`.
         write_back_order: String, "";
         /// The share of the flash that is kept free.
         over_provision: f64, "share";

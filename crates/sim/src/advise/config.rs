@@ -33,6 +33,7 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
         let _ = match name {
             "backend" => writeln!(text, "# {}the slow storage, a file or a block device.", change(paths.backend)),
             "flash" => writeln!(text, "# {}the flash, {number}{device}.", change(paths.flash)),
+            "journal" => writeln!(text, "# CHANGE: the journal, a file or a partition beside the backend."),
             "flash-size" => writeln!(text, "# {} in whole erase units of 2MiB.", gb(cache.size_bytes as f64)),
             _ => Ok(()),
         };
@@ -49,6 +50,9 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
     key("write-mode", &cache.write_mode);
     if cache.write_back_order != "none" {
         key("write-back-order", &cache.write_back_order);
+    }
+    if cache.write_back_order == "journal" {
+        key("journal", "/srv/data.journal");
     }
     key("over-provision", &share.to_string());
     if let Some(offer) = offer {

@@ -94,7 +94,7 @@ figures! {
         /// The admission rule as the user named it; empty if there is none. Only for the whole cache and for arrays.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<SpecText>, "", "admission", "";
-        /// The order of write-back: `barriers`; empty if it is none. Only for the whole cache.
+        /// The order of write-back: `barriers` or `journal`; empty if it is none. Only for the whole cache.
         #[serde(skip_serializing_if = "Option::is_none")]
         write_back_order: Option<&'static str>, "", "order", "";
         /// The used share of the allowed drive writes per day, from `--drive-writes-per-day` or the budget of the

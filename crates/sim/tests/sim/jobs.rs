@@ -39,7 +39,7 @@ const WORDS: [(&str, &[&str]); 40] = [
     ("refresh", &["read", "evict"]),
     ("journal-logs", &["1", "100"]),
     ("write-mode", &["write-back", "write-around"]),
-    ("write-back-order", &["none", "barriers"]),
+    ("write-back-order", &["none", "barriers", "journal"]),
     ("copy-forward", &["used", "young:30%", "none"]),
     ("write-buffer-half-life", &["16", "0"]),
     ("dirty-high", &["50%", "30%"]),

@@ -49,6 +49,13 @@ pub struct VolumeConfig {
     pub flash_size_bytes: Option<u64>,
     /// Zones of a new flash file; none if `None`.
     pub flash_zones: Option<Zoning>,
+    /// The journal of [ordered write-back](flashwise_core::journal): a file or a block device.
+    pub journal: Option<PathBuf>,
+    /// Bytes of a new journal, and the most that are used. By default, a new one has
+    /// [`BYTES_DEFAULT`](flashwise_core::journal::BYTES_DEFAULT).
+    pub journal_size_bytes: Option<u64>,
+    /// The journal as a disk that is already open. `journal` is then only its name.
+    pub journal_disk: Option<OpenDisk>,
     /// The layout of the cache on flash.
     pub layout: &'static dyn CacheLayout,
     /// The settings of its cache.
@@ -90,6 +97,9 @@ impl VolumeConfig {
             flash_disk: None,
             flash_size_bytes: None,
             flash_zones: None,
+            journal: None,
+            journal_size_bytes: None,
+            journal_disk: None,
             layout: LAYOUTS[0].1,
             cache: Settings::default(),
             array: flashwise_device::paper(),

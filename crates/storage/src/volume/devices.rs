@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use flashwise_core::cache::{Mode, WriteBackOrder};
 use flashwise_core::format::{Geometry, PageError};
+use flashwise_core::journal::BYTES_DEFAULT;
 use uuid::Uuid;
 
 use super::backend_state::without_flash;
@@ -18,7 +19,8 @@ use crate::disk::identity::Identity;
 use crate::disk::zoned::file::ZoneFile;
 use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
 use crate::flash::{FlashError, SCAN_THREADS, is_blank};
-use crate::inventory::{DiskInfo, Places, Role, examine};
+use crate::inventory::{DiskInfo, Places, Role, Signature, examine};
+use crate::journal::{BYTES_MIN, JournalError};
 use crate::time;
 
 fn page_cache(config: &VolumeConfig) -> PageCache {
@@ -63,17 +65,72 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
     Err(taken(config, "backend", &config.backend, what))
 }
 
+/// Returns the journal that the backend's record names.
+pub(super) fn journal_of_record(config: &VolumeConfig, side: &dyn BackendSide) -> Result<Option<Uuid>, VolumeError> {
+    match side.read() {
+        // The check of its cache decides if it can be used.
+        Err(error) if is_damaged(&error) => Ok(None),
+        record => Ok(record
+            .map_err(|error| VolumeError::Backend { volume: config.whose(), error })?
+            .and_then(|record| record.journal)),
+    }
+}
+
+/// Opens the file or the device of the journal, if one is configured. A missing file is created, unless the backend has
+/// a journal.
+pub(super) fn open_journal_disk(
+    config: &VolumeConfig,
+    side: &dyn BackendSide,
+) -> Result<Option<Arc<dyn Disk>>, VolumeError> {
+    let expected = journal_of_record(config, side)?;
+    if let Some(OpenDisk(disk)) = &config.journal_disk {
+        return Ok(Some(disk.clone()));
+    }
+    let path = config.journal.as_deref().unwrap_or(Path::new(""));
+    let refused = |error| VolumeError::Journal { volume: config.whose(), path: path.display().to_string(), error };
+    if config.journal.is_none() {
+        // Without the flash, only the journal can complete the backend.
+        return match expected.filter(|_| config.discard_cache) {
+            Some(expected) => Err(refused(JournalError::NotGiven { expected })),
+            None => Ok(None),
+        };
+    }
+    let options = Options { read_only: false, page_cache: page_cache(config) };
+    let failed = |error: io::Error| refused(error.into());
+    if !path.exists() {
+        if let Some(expected) = expected {
+            return Err(refused(JournalError::Absent { expected }));
+        }
+        let size = config.journal_size_bytes.unwrap_or(BYTES_DEFAULT);
+        let disk = FileDisk::create(path, size, Allocation::Full, options).map_err(failed)?;
+        return Ok(Some(Arc::new(disk)));
+    }
+    let info = look_at(config, "journal", path)?;
+    if let (Some(signature), None) = (info.signatures.first(), expected) {
+        return Err(taken(config, "journal", path, holds(signature, path)));
+    }
+    let disk = FileDisk::open(path, options).map_err(failed)?;
+    if disk.size() < BYTES_MIN {
+        return Err(refused(JournalError::TooSmall { found: disk.size() }));
+    }
+    Ok(Some(Arc::new(disk)))
+}
+
 /// Refuses a flash without a cache that is in use or has contents. A blank first page is not enough, because most
 /// formats leave it blank.
 fn check_blank(config: &VolumeConfig) -> Result<(), VolumeError> {
     let info = look_at(config, "flash", &config.flash)?;
     let Some(signature) = info.signatures.first() else { return Ok(()) };
-    let what = format!(
+    Err(taken(config, "flash", &config.flash, holds(signature, &config.flash)))
+}
+
+/// Describes a device that holds something else.
+fn holds(signature: &Signature, path: &Path) -> String {
+    format!(
         "it holds {}; give another, or clear it if what it holds is not needed, for example with 'wipefs -a {}'",
         signature.kind,
-        config.flash.display()
-    );
-    Err(taken(config, "flash", &config.flash, what))
+        path.display()
+    )
 }
 
 /// Examines a disk; fails if it is in use.
@@ -197,7 +254,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
         in_order: config.cache.order() != WriteBackOrder::None,
-        has_journal: false,
+        has_journal: config.journal.is_some() || config.journal_disk.is_some(),
         threads: time::threads(SCAN_THREADS),
         loss: without_flash(config, backend),
     }

@@ -11,6 +11,7 @@ use crate::attach::Refusal;
 use crate::disk::identity::IdentityError;
 use crate::disk::is_dead;
 use crate::flash::FlashError;
+use crate::journal::JournalError;
 use crate::volume::config::Whose;
 
 /// An error of opening, closing or changing a volume.
@@ -104,6 +105,8 @@ pub enum VolumeError {
     NotRead { volume: Whose, reason: String },
     #[error("{volume}: layout wlfc fixes the size of a volume while it has a cache; detach the cache first")]
     FixedSize { volume: Whose },
+    #[error("{volume}: journal '{path}': {error}")]
+    Journal { volume: Whose, path: String, error: JournalError },
     #[error("{volume}: its cache is detached")]
     Detached { volume: Whose },
     #[error("{volume}: its cache is not detached, so there is nothing to attach")]
@@ -120,6 +123,7 @@ impl VolumeError {
                 matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
             }
             VolumeError::Cache { error, .. } => error.is_permanent(),
+            VolumeError::Journal { error, .. } => !matches!(error, JournalError::Io(_)),
             VolumeError::DeadFlash { error, .. } => error.is_permanent(),
             VolumeError::BackendTooSmall { .. }
             | VolumeError::FlashTooSmall { .. }

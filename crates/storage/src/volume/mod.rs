@@ -109,8 +109,8 @@ struct Inner {
     /// The backend's transfers.
     load: Load,
     budget: Budget,
-    /// The health of flash and backend.
-    health: [Health; 2],
+    /// The health of flash, backend and journal.
+    health: [Health; 3],
     recorder: Option<(Arc<Recorder>, u32)>,
 }
 
@@ -125,6 +125,8 @@ pub struct Volume {
     ended: vital::Condvar,
     pair: Pair,
     backend: Arc<dyn Disk>,
+    /// The journal; an empty disk without one.
+    journal: Arc<dyn Disk>,
     /// Held during a detach; only one runs.
     detaching: Mutex<()>,
     /// The identity of the backend.
@@ -143,7 +145,7 @@ pub struct Volume {
 
 impl Volume {
     fn start(config: VolumeConfig, parts: Parts) -> Result<Arc<Volume>, VolumeError> {
-        let Parts { mut engine, flash, attachment, account, storage, without } = parts;
+        let Parts { mut engine, flash, journal, attachment, account, storage, without } = parts;
         engine.set_backend(storage.disk.clone());
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
@@ -177,6 +179,7 @@ impl Volume {
             opened: time::now(),
             stop: Mutex::new(Some(stop)),
             backend: storage.disk,
+            journal,
             identity: storage.identity.id,
             config,
         });
@@ -202,13 +205,13 @@ impl Volume {
                 let _ = vital::spawn("end of volume", move || drop(volume));
             }
         });
-        let disks: Vec<Arc<dyn Disk>> = vec![self.pair.flash.clone(), self.backend.clone()];
+        let disks: Vec<Arc<dyn Disk>> = vec![self.pair.flash.clone(), self.backend.clone(), self.journal.clone()];
         if self.config.backend_delay_us == 0 {
             return transfers(disks, Method::Automatic, completed);
         }
         let slowness = Slowness { delay: Duration::from_micros(self.config.backend_delay_us), spindles: 1 };
         let make = |completed| transfers(disks, Method::Automatic, completed);
-        Ok(Arc::new(SlowTransfers::new(&[None, Some(slowness)], make, completed)?))
+        Ok(Arc::new(SlowTransfers::new(&[None, Some(slowness), None], make, completed)?))
     }
 
     /// Returns the configuration of the start.

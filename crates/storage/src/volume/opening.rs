@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flashwise_core::journal::Journal;
 use flashwise_engine::engine::FLASH;
+use uuid::Uuid;
 
 use super::backend_state::without_flash;
 use super::budget::open_account;
 use super::detaching::engine_without_flash;
-use super::devices::{check_backend, geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use super::devices::{
+    check_backend, geometry_without_flash, journal_of_record, open_backend, open_flash, open_journal_disk, refused,
+    tail_note, wanted,
+};
 use super::state::Without;
 use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
@@ -20,14 +25,16 @@ use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Operation};
 use crate::driver::Driver;
-use crate::flash::Progress;
-use crate::time;
+use crate::flash::{Progress, cache_tag};
+use crate::{journal, time};
 
 /// The parts that a volume starts with.
 pub(super) struct Parts {
     pub engine: Box<dyn Driver>,
     /// The flash; an empty disk for a volume without one.
     pub flash: Arc<dyn Disk>,
+    /// The journal; an empty disk for a volume without one.
+    pub journal: Arc<dyn Disk>,
     pub attachment: Option<Attachment>,
     pub account: Option<WriteAccount>,
     pub storage: Storage,
@@ -65,6 +72,8 @@ pub struct Opening<'a> {
     pub flash: &'a dyn Disk,
     /// The superblock of this start.
     pub attachment: &'a Attachment,
+    /// The journal, if there is one.
+    pub journal: Option<Journal>,
     /// Bytes of the volume.
     pub size_bytes: u64,
     /// Receives the findings.
@@ -75,6 +84,7 @@ pub struct Opening<'a> {
 struct WithFlash {
     engine: Box<dyn Driver>,
     flash: Arc<dyn Disk>,
+    journal: Arc<dyn Disk>,
     attachment: Attachment,
     opened: Opened,
 }
@@ -138,10 +148,11 @@ impl Volume {
             return Volume::open_without_flash(config, storage, None, Unused::Detached);
         }
         let dead = match Volume::open_with_flash(&config, &storage, progress) {
-            Ok(WithFlash { engine, flash, attachment, mut opened }) => {
+            Ok(WithFlash { engine, flash, journal, attachment, mut opened }) => {
                 opened.notes.splice(..0, storage.notes.iter().cloned());
                 let account = Some(open_account(&config, &attachment, &mut opened.notes));
-                let parts = Parts { engine, flash, attachment: Some(attachment), account, storage, without: None };
+                let attachment = Some(attachment);
+                let parts = Parts { engine, flash, journal, attachment, account, storage, without: None };
                 return Ok((Volume::start(config, parts)?, opened));
             }
             Err(VolumeError::Detached { .. }) => {
@@ -170,14 +181,23 @@ impl Volume {
         let wanted = wanted(config, &*flash, storage.identity.id, size_bytes);
         let unfit = |error| VolumeError::Unfit { volume: config.whose(), error };
         wanted.layout.check_flash(&*flash, wanted.geometry).map_err(unfit)?;
-        let Attached { attachment, held, formatted, crashed, notes } =
+        let journal = open_journal_disk(config, &*storage.side)?;
+        let Attached { mut attachment, held, formatted, crashed, notes } =
             attach(&*flash, &*storage.side, &wanted, progress).map_err(refuse)?;
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
         opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
-        let mut opening = Opening { config, flash: &*flash, attachment: &attachment, size_bytes, opened: &mut opened };
+        let OpenJournal { disk, journal } = open_journal(config, storage, journal, &mut opened.notes)?;
+        let journal = journal.map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
+        let named = journal.map(|journal| Uuid::from_bytes(journal.last.journal));
+        if let (Some(before), None) = (attachment.journal(), named) {
+            opened.notes.push(format!("{} {}: journal {before} is no longer used", config.whose().kind(), config.name));
+        }
+        attachment.name_journal(&*storage.side, named).map_err(|error| refuse(AttachError::Side(error)))?;
+        let mut opening =
+            Opening { config, flash: &*flash, attachment: &attachment, journal, size_bytes, opened: &mut opened };
         let engine = held.open(&mut opening)?;
-        Ok(WithFlash { engine, flash, attachment, opened })
+        Ok(WithFlash { engine, flash, journal: disk, attachment, opened })
     }
 
     /// `known` is the argument of [`use_without_cache`]; `None` if a detach has called that already.
@@ -190,13 +210,17 @@ impl Volume {
         let given_up =
             if config.discard_cache { "data that only it had is given up" } else { "the backend has all of its data" };
         let detached = matches!(unused, Unused::Detached);
+        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
+        let journal = open_journal_disk(&config, &*storage.side)?;
+        let journal = open_journal(&config, &storage, journal, &mut opened.notes)?;
+        let named = journal.journal.map(|journal| Uuid::from_bytes(journal.last.journal));
+        let known = known.map(|record| Record { journal: named, ..record });
         if known.as_ref().is_some_and(|record| record.may_be_dirty) {
             log_loss(&without_flash(&config, storage.identity.id));
         }
         if !detached {
             use_without_cache(&*storage.side, known).map_err(|error| refused(&config, &storage.identity, error))?;
         }
-        let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
         let (geometry, size_bytes) = (geometry_without_flash(&config), size_of(&config, &storage));
         let engine = engine_without_flash(&config, geometry, size_bytes, !matches!(unused, Unused::NotConfigured));
         let without = Some(match unused {
@@ -205,7 +229,8 @@ impl Volume {
             Unused::Dead(_) => Without::Failed,
         });
         let flash = Arc::new(MemoryDisk::new(0));
-        let parts = Parts { engine: Box::new(engine), flash, attachment: None, account: None, storage, without };
+        let engine = Box::new(engine);
+        let parts = Parts { engine, flash, journal: journal.disk, attachment: None, account: None, storage, without };
         let volume = Volume::start(config, parts)?;
         if let Unused::Dead(error) = unused {
             let reason = std::io::Error::other(error.to_string());
@@ -214,6 +239,38 @@ impl Volume {
         }
         Ok((volume, opened))
     }
+}
+
+/// The journal of a volume.
+struct OpenJournal {
+    /// An empty disk without one.
+    disk: Arc<dyn Disk>,
+    journal: Option<Journal>,
+}
+
+/// Opens the journal on a disk, if there is one. A group that it holds is written into place.
+fn open_journal(
+    config: &VolumeConfig,
+    storage: &Storage,
+    disk: Option<Arc<dyn Disk>>,
+    notes: &mut Vec<String>,
+) -> Result<OpenJournal, VolumeError> {
+    let Some(disk) = disk else { return Ok(OpenJournal { disk: Arc::new(MemoryDisk::new(0)), journal: None }) };
+    let path = disk.description();
+    let expected = journal_of_record(config, &*storage.side)?;
+    let opened = journal::open(&*disk, &*storage.disk, storage.identity.id, expected, config.discard_cache)
+        .map_err(|error| VolumeError::Journal { volume: config.whose(), path: path.clone(), error })?;
+    let mut note =
+        |text: String| notes.push(format!("{} {}: journal {path}: {text}", config.whose().kind(), config.name));
+    if let Some(lost) = opened.given_up {
+        note(format!("it is blank, so journal {lost} is lost; the backend may be a mixture of old and new blocks"));
+    }
+    if let Some(blocks) = opened.replayed_blocks {
+        note(format!("{blocks} blocks of its last group were written to the backend"));
+    }
+    let mut journal = opened.journal;
+    journal.pages = journal.pages.min(config.journal_size_bytes.unwrap_or(journal::BYTES_MAX) / BLOCK);
+    Ok(OpenJournal { disk, journal: Some(journal) })
 }
 
 pub(super) fn size_of(config: &VolumeConfig, storage: &Storage) -> u64 {

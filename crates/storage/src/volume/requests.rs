@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flashwise_engine::engine::{BACKEND, FLASH, Output, WaitingRequests};
+use flashwise_engine::engine::{BACKEND, FLASH, JOURNAL, Output, WaitingRequests};
 
 use super::{Inner, Part, TICK, Volume};
 use crate::disk::health::Change;
@@ -227,7 +227,11 @@ impl Volume {
     }
 
     fn disk(&self, number: usize) -> &dyn Disk {
-        if number == FLASH { &*self.pair.flash } else { &*self.backend }
+        match number {
+            FLASH => &*self.pair.flash,
+            JOURNAL => &*self.journal,
+            _ => &*self.backend,
+        }
     }
 
     fn is_slow(&self, transfer: &Transfer) -> bool {
@@ -268,7 +272,7 @@ impl Volume {
         }
         let now = time::now();
         let health = &mut inner.health[disk];
-        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
+        let (volume, device) = (&self.config.name, ["flash", "backend", "journal"][disk]);
         match (health.ended(operation, &completion.result, now), &completion.result) {
             (Some(Change::Failure), Err(error)) => {
                 tracing::warn!(event = "transfer-failed", volume, device, %error, "a transfer failed");

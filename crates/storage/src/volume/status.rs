@@ -2,7 +2,7 @@
 
 use flashwise_core::filter::listed;
 use flashwise_core::human;
-use flashwise_engine::engine::{BACKEND, FLASH};
+use flashwise_engine::engine::{BACKEND, FLASH, JOURNAL};
 
 use super::state::Without;
 use super::{BLOCK, Inner, Volume};
@@ -69,7 +69,8 @@ pub(super) fn status(volume: &Volume) -> VolumeStatus {
 
 /// Returns the state of a volume, and the reason for it.
 pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
-    let backend = inner.health[BACKEND].failure(time::now()).map(|reason| format!("backend: {reason}"));
+    let failure = |disk: usize, name| Some(format!("{name}: {}", inner.health[disk].failure(time::now())?));
+    let backend = failure(BACKEND, "backend").or_else(|| failure(JOURNAL, "journal"));
     let remark = inner.state.remark().map(str::to_owned);
     let (state, reasons): (VolumeState, Vec<String>) = match (inner.state.reported(), backend) {
         (state @ (VolumeState::FlashFailed | VolumeState::WithoutFlash), backend) => {

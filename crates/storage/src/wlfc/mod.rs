@@ -157,7 +157,7 @@ impl Held for start::Held {
 
 /// Creates the engine of a volume from the buckets found on its flash.
 fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeError> {
-    let &mut Opening { config, flash, attachment, size_bytes, ref mut opened } = opening;
+    let &mut Opening { config, flash, attachment, size_bytes, ref mut opened, .. } = opening;
     let superblock = attachment.superblock();
     let refuse = |error| VolumeError::Cache {
         volume: config.whose(),

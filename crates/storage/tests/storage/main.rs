@@ -16,6 +16,7 @@ mod full_devices;
 mod in_place;
 #[cfg(feature = "device-tests")]
 mod inventory;
+mod journal;
 mod kept;
 mod mending;
 mod pairing;

@@ -138,10 +138,11 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         parameter: Parameter {
             name: "write-back-order",
-            kind: Kind::Choice(&["none", "barriers"]),
+            kind: Kind::Choice(&["none", "barriers", "journal"]),
             default: "none",
             meaning: "Order in which dirty blocks are written back. barriers: that of the clients' flushes, so the \
-                      backend without its flash is always a consistent older state. none: any order",
+                      backend without its flash is always a consistent older state. journal: the same, with fewer \
+                      flushes and more writes. none: any order",
         },
         values: "ORDER",
         live: Live::Never,

@@ -136,7 +136,7 @@ fn an_error_names_setting_found_and_expected_value() {
         "dirty-age: duration '15' has no unit, expected us, ms, s, min, h or d, as in 15s",
         "write-mode: found 'writeback' (did you mean 'write-back'?), expected write-back, write-through or \
          write-around",
-        "write-back-order: found 'barrier' (did you mean 'barriers'?), expected none or barriers",
+        "write-back-order: found 'barrier' (did you mean 'barriers'?), expected none, barriers or journal",
         "copy-forward: found 'half', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
         "copy-forward: found 'young:0%', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
         "policy: found 'fif', which needs to know the future and can only be simulated; expected another of the \

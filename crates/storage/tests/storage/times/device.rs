@@ -182,6 +182,43 @@ impl Device {
     }
 }
 
+/// A part of a device, as a partition is one.
+pub struct Window {
+    pub of: Arc<Device>,
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl Disk for Window {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.of.read_at(buffer, self.offset + offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.of.write_at(buffer, self.offset + offset)
+    }
+
+    fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.of.write_vectored_at(buffers, self.offset + offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.of.sync()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.of.zero(self.offset + offset, length, may_punch_holes)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.of.discard(self.offset + offset, length)
+    }
+}
+
 fn blocks_of(offset: u64, length: u64) -> Range<u64> {
     assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && length.is_multiple_of(BLOCK_BYTES as u64), "whole blocks");
     offset / BLOCK_BYTES as u64..(offset + length) / BLOCK_BYTES as u64

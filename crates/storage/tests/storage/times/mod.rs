@@ -4,6 +4,7 @@
 mod budget;
 mod device;
 mod events;
+mod ordered;
 mod picture;
 mod random;
 mod replayed;
@@ -28,7 +29,7 @@ use flashwise_testing::random::Random;
 use flashwise_testing::virtual_time::{self, pass};
 
 use crate::failing::SharedSide;
-use device::{Device, Log, Speed};
+use device::{Device, Log, Speed, Window};
 use events::Event;
 use picture::Sample;
 
@@ -107,6 +108,8 @@ struct Scenario {
     /// The backend's other disks: all have equal parts of it, one after the other.
     more_disks: Vec<Speed>,
     backend_mib: u64,
+    /// The size of the journal, on the backend's disk; 0 without one.
+    journal_mib: u64,
     /// MiB from the start that are on flash when the time begins.
     cached_mib: u64,
     clients: Vec<Client>,
@@ -231,11 +234,16 @@ impl Scenario {
     fn open(&self) -> Arc<World> {
         let flash = Device::new("flash", self.flash_mib * MIB, [self.flash]);
         let disks = [self.backend].into_iter().chain(self.more_disks.iter().copied());
-        let backend = Device::new("disk", self.backend_mib * MIB, disks);
+        let backend = Device::new("disk", (self.backend_mib + self.journal_mib) * MIB, disks);
         let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
         config.flash_disk = Some(OpenDisk(flash.clone()));
         config.cache = Settings::of(&self.settings).unwrap();
         config.layout = self.layout;
+        if self.journal_mib > 0 {
+            let (offset, size) = (self.backend_mib * MIB, self.journal_mib * MIB);
+            config.size_bytes = Some(offset);
+            config.journal_disk = Some(OpenDisk(Arc::new(Window { of: backend.clone(), offset, size })));
+        }
         let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
         let side = Box::new(SharedSide(Arc::default()));
         let storage = Storage { disk: backend.clone(), identity, side, notes: Vec::new() };

@@ -94,6 +94,7 @@ fn scenario(seed: u64) -> Scenario {
         backend,
         more_disks: Vec::new(),
         backend_mib: BACKEND_MIB,
+        journal_mib: 0,
         cached_mib: CACHED_MIB,
         clients,
         lasts: Duration::from_secs(10 + random.below(40)),

@@ -28,6 +28,7 @@ pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
         backend: Speed::disk(8),
         more_disks: Vec::new(),
         backend_mib: 256,
+        journal_mib: 0,
         cached_mib: 4,
         clients,
         lasts: seconds(60),

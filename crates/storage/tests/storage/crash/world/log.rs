@@ -124,7 +124,7 @@ impl Setup {
 
     /// Data is written back in order, by way of a journal.
     pub fn with_journal(random: &mut Random) -> Setup {
-        let setup = Setup { order: WriteBackOrder::Barriers, ..Setup::random(random) };
+        let setup = Setup { order: WriteBackOrder::Journal, ..Setup::random(random) };
         Setup { journal_pages: random.pick(&[8, 24, 60, 200]), ..setup }
     }
 
