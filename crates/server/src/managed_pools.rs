@@ -112,7 +112,7 @@ impl ServedPools {
         self.assignments.forget(name).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
     }
 
-    /// Returns the backends, disks and flash devices of all volumes and pools.
+    /// Returns the backends, journals, disks and flash devices of all volumes and pools.
     fn used_paths(&self) -> BTreeSet<PathBuf> {
         let pools = self.served.pools();
         let of_pools = pools.iter().flat_map(|pool| {
@@ -121,8 +121,9 @@ impl ServedPools {
             config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
         });
         let volumes = self.served.own_volumes();
+        let of_volumes = volumes.iter().map(|volume| volume.config());
         let of_volumes =
-            volumes.iter().flat_map(|volume| [volume.config().backend.clone(), volume.config().flash.clone()]);
+            of_volumes.flat_map(|config| [&config.backend, &config.flash].into_iter().chain(&config.journal).cloned());
         of_pools.chain(of_volumes).collect()
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::manage::{ManageError, NewPool, NewVolume};
 
 /// The keys of a pool or a volume whose values can be paths.
-const PATH_KEYS: [&str; 3] = ["flash", "cache-device", "storage-device"];
+const PATH_KEYS: [&str; 4] = ["flash", "journal", "cache-device", "storage-device"];
 
 /// The directories whose files requests may name.
 #[derive(Debug)]
@@ -21,12 +21,15 @@ pub struct Reach {
 
 impl Reach {
     /// Returns the configured directories. By default, these are the state directory and the directories of all
-    /// backends, flashes and disks that are files.
+    /// backends, flashes, journals and disks that are files.
     pub fn of(config: &ServerConfig) -> Reach {
         let directories = match &config.api.directories {
             Some(directories) => directories.clone(),
             None => {
-                let of_volumes = config.volumes.iter().flat_map(|volume| [&volume.backend, &volume.flash]);
+                let of_volumes = config
+                    .volumes
+                    .iter()
+                    .flat_map(|volume| [&volume.backend, &volume.flash].into_iter().chain(&volume.journal));
                 let of_pools = config.pools.iter().flat_map(|pool| pool.disks.iter().chain([&pool.cache.flash]));
                 let files = of_volumes.chain(of_pools).filter(|path| !path.as_os_str().is_empty() && !is_device(path));
                 let folder = |path: &PathBuf| Some(resolved(path).ok()?.parent()?.to_owned());
@@ -68,7 +71,9 @@ impl Reach {
     }
 
     fn check_settings(&self, settings: &BTreeMap<String, String>) -> Result<(), ManageError> {
-        let is_path = |key: &str, value: &str| key == "flash" || value.contains('/') || value.ends_with(".toml");
+        let is_path = |key: &str, value: &str| {
+            ["flash", "journal"].contains(&key) || value.contains('/') || value.ends_with(".toml")
+        };
         let of_settings = PATH_KEYS.iter().filter_map(|key| Some((*key, settings.get(*key)?)));
         of_settings
             .filter(|(key, value)| is_path(key, value))
@@ -132,6 +137,22 @@ mod tests {
         let error = reach.check("flash", Path::new("/dev/null")).unwrap_err().to_string();
         let expected = format!("or a file in {}; [api] directories allows more", path("in").display());
         assert_eq!(error, format!("flash: found /dev/null, expected a block device, {expected}"));
+    }
+
+    #[test]
+    fn every_path_of_a_volume_is_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("disk").display().to_string();
+        let reach = Reach { directories: vec![folder.path().canonicalize().unwrap()] };
+        let volume = |key: &str, path: &str| {
+            let (name, backend) = ("v".to_owned(), inside.clone());
+            reach.check_volume(&NewVolume { name, backend, settings: [(key.to_owned(), path.to_owned())].into() })
+        };
+        for key in ["flash", "journal"] {
+            assert_eq!(volume(key, &inside), Ok(()), "{key}");
+            assert!(volume(key, "/root/new").is_err(), "{key}");
+            assert!(volume(key, "new").is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use flashwise_core::cache::{Cache, Config, LogCache, Reads, WriteBackOrder};
+use flashwise_core::cache::{Cache, Config, LogCache, Reads};
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{Geometry, Layout, Superblock};
@@ -145,9 +145,8 @@ fn open(opening: &mut Opening<'_>, recovered: Recovered) -> Result<Engine, Volum
     opened.dirty_blocks = recovered.log.dirty_blocks();
     opened.lost_blocks = recovered.lost.len() as u64;
     let superblock = attachment.superblock();
-    let of_cache = cache_config(config, superblock.geometry, size_bytes);
-    let journal = journal.filter(|_| of_cache.order == WriteBackOrder::Journal);
-    let cache = LogCache::new(Config { journal, ..of_cache }, recovered.log, recovered.lost);
+    let of_cache = Config { journal, ..cache_config(config, superblock.geometry, size_bytes) };
+    let cache = LogCache::new(of_cache, recovered.log, recovered.lost);
     if cache.backend_state(0) == Some(BackendState::Mixed) {
         opened.notes.push(format!(
             "{} {}: the order of its {} dirty blocks is unknown; the backend is consistent once they are written \

@@ -232,13 +232,21 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
     if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
         return Err(origin.missing(section, key, expected));
     }
+    check_cache(section, volume, origin)?;
     if volume.cache.order() == WriteBackOrder::Journal && volume.journal.is_none() {
         return Err(origin.missing(section, "journal", "a file or a partition for write-back-order = \"journal\""));
+    }
+    if let Some(journal) = &volume.journal
+        && volume.cache.order() != WriteBackOrder::Journal
+    {
+        let found = journal.display();
+        let problem = format!("found {found}, which only write-back-order = \"journal\" uses; expected none");
+        return Err(origin.refuse(section, "journal", problem));
     }
     if volume.journal.is_none() && volume.journal_size_bytes.is_some() {
         return Err(origin.missing(section, "journal", "the journal with this journal-size"));
     }
-    check_cache(section, volume, origin)
+    Ok(())
 }
 
 fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {

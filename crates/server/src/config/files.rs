@@ -19,6 +19,7 @@ use crate::manage::{Address, SOCKET_PATH_BYTES_MAX, is_runtime_directory};
 use crate::secret::{self, CHARACTERS_MIN};
 use flashwise_storage::disk::device;
 use flashwise_storage::disk::zoned::may_have_zones;
+use flashwise_storage::journal;
 use flashwise_storage::record::segments::Names;
 use flashwise_storage::volume::VolumeConfig;
 
@@ -99,11 +100,12 @@ fn check_of_volume(
     volume: &VolumeConfig,
 ) -> Result<bool, ConfigError> {
     let whose = format!("volume '{}'", volume.name);
-    let journal = volume.journal.iter().map(|path| ("journal", path));
-    for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)].into_iter().chain(journal) {
+    let of_journal = volume.journal.iter().map(|path| ("journal", path));
+    for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)].into_iter().chain(of_journal) {
         take(used, origin, section, key, path, &whose)?;
     }
     check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+    check_journal(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
     check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))
 }
 
@@ -336,14 +338,28 @@ fn refuse_missing_device(key: &'static str, path: &Path) -> Result<(), KeyProble
     Err((key, problem))
 }
 
-/// Returns an error if the backend, or the device of the flash, does not exist.
+/// Returns an error if the backend, or the device of the flash or the journal, does not exist.
 fn missing(volume: &VolumeConfig) -> Option<KeyProblem> {
     if matches!(examine("backend", &volume.backend), Ok(None)) {
         return check_backend(volume).err();
     }
     match examine("flash", &volume.flash) {
         Ok(None) => refuse_missing_device("flash", &volume.flash).err(),
-        _ => None,
+        _ => check_journal(volume).err().filter(|_| volume.journal.as_ref().is_some_and(|path| !path.exists())),
+    }
+}
+
+/// Checks the size of a journal that exists.
+fn check_journal(volume: &VolumeConfig) -> Result<(), KeyProblem> {
+    let Some(path) = &volume.journal else { return Ok(()) };
+    match examine("journal", path)? {
+        None => refuse_missing_device("journal", path),
+        Some((bytes, _)) if bytes < journal::BYTES_MIN => {
+            let [found, expected] = [bytes, journal::BYTES_MIN].map(|bytes| ByteSize::new(bytes).to_string());
+            let problem = format!("found {}, which has {found}; expected at least {expected}", path.display());
+            Err(("journal", problem))
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -314,7 +314,7 @@ fn device_keys() -> [Key<VolumeConfig>; 13] {
         }),
         key("journal", None, |volume, value| Ok(volume.journal = Some(value.path()?))),
         key("journal-size", None, |volume, value| {
-            Ok(volume.journal_size_bytes = Some(value.size(journal::BYTES_MIN, journal::BYTES_MAX)?))
+            Ok(volume.journal_size_bytes = Some(value.blocks(Kind::Size(journal::BYTES_MIN, journal::BYTES_MAX))?))
         }),
         made(
             "layout",

@@ -26,7 +26,7 @@ fn asked(new: &NewVolume) -> Result<Made, ManageError> {
     if backend.is_empty() {
         return invalid("backend: found none, expected a block device or a file that holds the data".to_owned());
     }
-    let paths = [("backend", Some(backend)), ("flash", settings.get("flash"))];
+    let paths = [("backend", Some(backend)), ("flash", settings.get("flash")), ("journal", settings.get("journal"))];
     let relative = paths.into_iter().find(|(_, path)| path.is_some_and(|path| !Path::new(path).is_absolute()));
     if let Some((key, Some(path))) = relative {
         return invalid(format!("{key}: found '{path}', expected an absolute path such as /dev/sdb"));

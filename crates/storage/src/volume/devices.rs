@@ -244,6 +244,10 @@ pub(super) fn geometry_without_flash(config: &VolumeConfig) -> Geometry {
     Geometry { units: Geometry::UNITS_MIN, unit_pages: (config.cache.erase_unit_bytes() / BLOCK) as u32 }
 }
 
+fn has_journal(config: &VolumeConfig) -> bool {
+    config.journal.is_some() || config.journal_disk.is_some()
+}
+
 /// Returns the expected cache of a start.
 pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16], volume_bytes: u64) -> Wanted {
     Wanted {
@@ -254,7 +258,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
         in_order: config.cache.order() != WriteBackOrder::None,
-        has_journal: config.journal.is_some() || config.journal_disk.is_some(),
+        has_journal: config.cache.order() == WriteBackOrder::Journal && has_journal(config),
         threads: time::threads(SCAN_THREADS),
         loss: without_flash(config, backend),
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::journal::Journal;
 use flashwise_engine::engine::FLASH;
 use uuid::Uuid;
@@ -72,7 +73,7 @@ pub struct Opening<'a> {
     pub flash: &'a dyn Disk,
     /// The superblock of this start.
     pub attachment: &'a Attachment,
-    /// The journal, if there is one.
+    /// The journal, if write-back uses one.
     pub journal: Option<Journal>,
     /// Bytes of the volume.
     pub size_bytes: u64,
@@ -187,8 +188,12 @@ impl Volume {
         let mut opened = Opened { notes: flash.notes().to_owned(), ..Opened::default() };
         opened.notes.extend(notes.into_iter().map(|note| format!("{} {}: {note}", config.whose().kind(), config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
-        let OpenJournal { disk, journal } = open_journal(config, storage, journal, &mut opened.notes)?;
-        let journal = journal.map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
+        // A flash that stays may have blocks of the last group, so it needs the backend's own journal.
+        let gives_up = config.discard_cache && formatted;
+        let OpenJournal { disk, journal } = open_journal(config, storage, journal, gives_up, &mut opened.notes)?;
+        let journal = journal
+            .filter(|_| config.cache.order() == WriteBackOrder::Journal)
+            .map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
         let named = journal.map(|journal| Uuid::from_bytes(journal.last.journal));
         if let (Some(before), None) = (attachment.journal(), named) {
             opened.notes.push(format!("{} {}: journal {before} is no longer used", config.whose().kind(), config.name));
@@ -212,7 +217,7 @@ impl Volume {
         let detached = matches!(unused, Unused::Detached);
         let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
         let journal = open_journal_disk(&config, &*storage.side)?;
-        let journal = open_journal(&config, &storage, journal, &mut opened.notes)?;
+        let journal = open_journal(&config, &storage, journal, config.discard_cache, &mut opened.notes)?;
         let named = journal.journal.map(|journal| Uuid::from_bytes(journal.last.journal));
         let known = known.map(|record| Record { journal: named, ..record });
         if known.as_ref().is_some_and(|record| record.may_be_dirty) {
@@ -248,17 +253,19 @@ struct OpenJournal {
     journal: Option<Journal>,
 }
 
-/// Opens the journal on a disk, if there is one. A group that it holds is written into place.
+/// Opens the journal on a disk, if there is one. A group that it holds is written into place. If the flash is given up,
+/// a blank journal is accepted.
 fn open_journal(
     config: &VolumeConfig,
     storage: &Storage,
     disk: Option<Arc<dyn Disk>>,
+    gives_up: bool,
     notes: &mut Vec<String>,
 ) -> Result<OpenJournal, VolumeError> {
     let Some(disk) = disk else { return Ok(OpenJournal { disk: Arc::new(MemoryDisk::new(0)), journal: None }) };
     let path = disk.description();
     let expected = journal_of_record(config, &*storage.side)?;
-    let opened = journal::open(&*disk, &*storage.disk, storage.identity.id, expected, config.discard_cache)
+    let opened = journal::open(&*disk, &*storage.disk, storage.identity.id, expected, gives_up)
         .map_err(|error| VolumeError::Journal { volume: config.whose(), path: path.clone(), error })?;
     let mut note =
         |text: String| notes.push(format!("{} {}: journal {path}: {text}", config.whose().kind(), config.name));

@@ -3,12 +3,21 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::checksum::crc32c;
+use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::journal::{Group, Head, INDEX_START};
-use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
+use flashwise_storage::attach::BackendSide;
+use flashwise_storage::attach::memory::MemorySide;
+use flashwise_storage::disk::identity::Identity;
+use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::volume::{OpenDisk, Opened, Storage, Volume, VolumeConfig};
+use flashwise_testing::fake_disk::FakeDisk;
+
+use crate::failing::SharedSide;
 
 const MIB: u64 = 1 << 20;
 
@@ -114,6 +123,23 @@ fn another_journal_is_refused_and_an_unused_one_does_not_count() {
     assert_eq!(byte_at(&config.backend, 3), 0);
 }
 
+/// It may have blocks of a group that is in place in part.
+#[test]
+fn a_flash_that_stays_needs_the_journal_of_its_backend() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    make(config.backend.clone(), 16 * MIB);
+    start(&config).unwrap();
+    (config.journal, config.discard_cache) = (Some(directory.path().join("blank.journal")), true);
+    make(config.journal.clone().unwrap(), 64 * MIB);
+    let error = start(&config).unwrap_err();
+    assert!(error.contains("it is blank or damaged, expected journal"), "{error}");
+    config.journal = None;
+    config.discard_cache = false;
+    let notes = start(&config).unwrap().notes.join(" ");
+    assert!(notes.contains("is no longer used"), "{notes}");
+}
+
 #[test]
 fn a_missing_file_is_created_with_its_size_and_used_with_direct_io() {
     let directory = tempfile::tempdir().unwrap();
@@ -139,7 +165,6 @@ fn a_flash_is_not_given_up_without_the_journal() {
     std::fs::remove_file(&config.flash).unwrap();
     let journal = config.journal.take();
     config.discard_cache = true;
-    config.cache = Settings::of(&[("erase-unit", "256KiB"), ("ram", "64KiB")]).unwrap();
     let error = start(&config).unwrap_err();
     assert!(error.contains("none is configured; the backend has journal"), "{error}");
     // It is lost, too.
@@ -149,4 +174,51 @@ fn a_flash_is_not_given_up_without_the_journal() {
     assert!(notes.contains("is lost; the backend may be a mixture of old and new blocks"), "{notes}");
     (config.journal, config.discard_cache) = (journal, false);
     assert!(start(&config).unwrap_err().contains("it is journal"));
+}
+
+/// A group may be in place in part, so the recorded epochs do not count without its journal.
+#[test]
+fn after_a_crash_another_order_begins_with_all_dirty_blocks() {
+    let (flash, backend, journal) = (disk(400), disk(48), disk(64));
+    let side: Arc<MemorySide> = Arc::default();
+    let open = |[flash, backend, journal]: [&Arc<FakeDisk>; 3], side: &Arc<MemorySide>, order, has_journal: bool| {
+        let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
+        config.flash_disk = Some(OpenDisk(flash.clone()));
+        config.journal_disk = has_journal.then(|| OpenDisk(journal.clone()));
+        config.cache = Settings::of(&[("erase-unit", "64KiB"), ("ram", "0"), ("write-back-order", order)]).unwrap();
+        let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
+        let side = Box::new(SharedSide(side.clone()));
+        let storage = Storage { disk: backend.clone(), identity, side, notes: Vec::new() };
+        Volume::open_on(config, storage, &|_, _| ()).unwrap()
+    };
+    let (volume, _) = open([&flash, &backend, &journal], &side, "journal", true);
+    let (sender, receiver) = mpsc::channel();
+    let request = Request {
+        operation: Operation::Write,
+        offset: 0,
+        length: BLOCK_BYTES as u64,
+        force_unit_access: true,
+        data: vec![1; BLOCK_BYTES],
+        caching: Caching::Usual,
+    };
+    volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+    receiver.recv().unwrap().unwrap();
+    for (order, has_journal, is_unknown) in
+        [("journal", true, false), ("barriers", true, true), ("barriers", false, true), ("none", false, false)]
+    {
+        let [flash, backend, journal] = [&flash, &backend, &journal].map(|disk| Arc::new(disk.fork()));
+        let record = side.read().unwrap().unwrap();
+        let side: Arc<MemorySide> = Arc::default();
+        side.write(&record).unwrap();
+        let (volume, opened) = open([&flash, &backend, &journal], &side, order, has_journal);
+        let notes = opened.notes.join(" ");
+        assert_eq!(notes.contains("the order of its 1 dirty blocks is unknown"), is_unknown, "{order}: {notes}");
+        assert_eq!(side.read().unwrap().unwrap().journal.is_some(), order == "journal", "{order}");
+        volume.close().unwrap();
+    }
+    volume.close().unwrap();
+}
+
+fn disk(blocks: usize) -> Arc<FakeDisk> {
+    Arc::new(FakeDisk::new(blocks, BLOCK_BYTES))
 }
