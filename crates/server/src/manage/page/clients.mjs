@@ -1,6 +1,6 @@
 // Who is connected, and who can open which export.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Message, Table, useChange, useFilter } from "./parts.mjs";
+import { html, Act, Message, Table, useChange, useFilter, useOpen } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { ask, askTagged } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -68,7 +68,7 @@ function admitted({ listening, initiators, nbd_certificates: certificates, ...ch
 function Access({ known }) {
   const [seen, setSeen] = useState(null);
   const [failed, setFailed] = useState(null);
-  const [open, setOpen] = useState(null);
+  const [open, setOpen] = useOpen();
   const load = () => askTagged("GET", "/v1/iscsi").then(seen => {
     setSeen(seen);
     setFailed(null);
@@ -84,11 +84,7 @@ function Access({ known }) {
   // Without iSCSI and certificates, all clients can open all exports: there is nothing to assign.
   const isFixed = iscsi.listening.length === 0 && !iscsi.nbd_certificates && !iscsi.exports.some(access => access.changed);
   const change = (name, assigned) => start({ title: `Assign ${name}`, action: "Assign", row: name, match: seen.tag, method: assigned ? "PUT" : "DELETE", path: `/v1/iscsi/exports/${encodeURIComponent(name)}`, body: assigned && { assigned }, done: `${name} is assigned.` });
-  const access = iscsi.exports.find(access => access.name === open);
-  const show = name => {
-    setOpen(name);
-    setTimeout(() => document.getElementById("assign")?.focus());
-  };
+  const access = iscsi.exports.find(access => access.name === open?.name);
   return html`<h3>Exports</h3>
     <p>${admitted(iscsi)}${isFixed && " All clients can open all exports."}</p>
     ${shown}
@@ -102,9 +98,9 @@ function Access({ known }) {
         overNbd(access),
         access.changed ? "the API" : "the configuration",
         html`<span class="buttons"><a class="button" href=${linkToConnect(access.name)} aria-label=${`Connect to ${access.name}`}>Connect</a>
-          ${!isFixed && html`<${Act} label=${`Assign ${access.name}`} text="Assign" act=${() => show(access.name)} />`}</span>`,
+          ${!isFixed && html`<${Act} label=${`Assign ${access.name}`} text="Assign" act=${() => setOpen({ what: "assign", name: access.name })} />`}</span>`,
       ])} />
-    ${access && html`<${Assign} key=${open} access=${access} iscsi=${iscsi} known=${known} change=${assigned => change(open, assigned)} asConfigured=${() => change(open)} close=${() => setOpen(null)} />`}`;
+    ${access && html`<${Assign} key=${open.name} access=${access} iscsi=${iscsi} known=${known} change=${assigned => change(open.name, assigned)} asConfigured=${() => change(open.name)} close=${() => setOpen(null)} />`}`;
 }
 
 /** Which requests of a client are cached, in words. */

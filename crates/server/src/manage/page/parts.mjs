@@ -1,6 +1,6 @@
 // What the views are made of.
 import { h } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
 import { ask, askTagged, session } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
@@ -89,6 +89,18 @@ export function Act({ text, label, act, submit, disabled, destroys }) {
 /** A share as a bar, with its text. */
 export function Meter({ label, share, text }) {
   return html`<span class="meter"><meter min="0" max="1" value=${share} aria-label=${label}></meter> ${text}</span>`;
+}
+
+/**
+ * What is open below a table, as {what, ...}, or null. `what` is the id of its heading. The heading gets the focus at once: later, it could
+ * take the focus from where the reader has gone meanwhile.
+ */
+export function useOpen() {
+  const [open, setOpen] = useState(null);
+  useLayoutEffect(() => {
+    if (open) document.getElementById(open.what)?.focus();
+  }, [open]);
+  return [open, setOpen];
 }
 
 /**

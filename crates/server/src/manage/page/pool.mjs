@@ -1,6 +1,6 @@
 // One pool: its disks, its logical disks, and where these lie.
 import { useEffect, useState } from "preact/hooks";
-import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange, useLatest } from "./parts.mjs";
+import { html, Act, Figures, Icon, Message, Meter, NameField, State, Table, useChange, useLatest, useOpen } from "./parts.mjs";
 import { linkToConnect } from "./connect.mjs";
 import { Emptying } from "./health.mjs";
 import { ask, askTagged, pathOf, pathOfPool } from "./server.mjs";
@@ -230,7 +230,7 @@ export function Pool({ name }) {
   const [seen, setSeen] = useState(null);
   const [failed, setFailed] = useState(null);
   const [machine, setMachine] = useState([]);
-  const [open, setOpen] = useState(null);
+  const [open, setOpen] = useOpen();
   const [past, setPast] = useState([]);
   const load = useLatest(() => askTagged("GET", pathOfPool(name)), seen => {
     setSeen(seen);
@@ -251,10 +251,7 @@ export function Pool({ name }) {
   const by = form => what => change({ ...what, then: () => (setDone({ ...done, [form]: done[form] + 1 }), load()) });
   if (!seen) return html`<h2 id="view-title" tabindex="-1">Pool ${name}</h2>${failed ? html`<${Message} bad=${true} text=${failed} />` : html`<p>Loading.</p>`}`;
   const pool = seen.json;
-  const show = (what, disk) => {
-    setOpen({ what, disk });
-    setTimeout(() => document.getElementById(what)?.focus());
-  };
+  const show = (what, disk) => setOpen({ what, disk });
   const remove = disk => change({ title: `Take out disk ${disk.path}`, action: "Empty and take out", row: disk.path, method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
   const keep = disk => change({ title: `Keep disk ${disk.path}`, action: "Keep the disk", row: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/keep`, done: `${disk.path} stays.` });
   const giveUp = disk => change({ title: `Give up disk ${disk.path}`, action: "Give up the disk", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
