@@ -1,4 +1,5 @@
-//! Background work: resetting the oldest units, copying wanted blocks forward, and writing dirty blocks back.
+//! Background work: resetting the oldest units, copying wanted blocks forward, and writing dirty blocks back, also so
+//! that the flash can be removed.
 //!
 //! Source: LARC (section V.A: the cleaner starts above a threshold of dirty blocks, and also cleans blocks idle for 15
 //! minutes). Here blocks are cleaned once they have been dirty for that long, idle or not, and before all others. So a
@@ -330,5 +331,35 @@ impl LogCache {
             }
             at += 1;
         }
+    }
+
+    /// Runs without flash. Reads stay in the read buffer. Writes stay in the write buffer until they are evicted or
+    /// flushed, and then go to the backend. A block that the backend does not accept is lost, and flushes fail until it
+    /// is rewritten.
+    pub fn do_without_flash(&mut self) {
+        (self.admitting, self.has_flash) = (false, false);
+    }
+
+    /// Prepares the removal of the flash: reads are not admitted, and the cleaner writes back all dirty blocks. Writes
+    /// of dirty blocks still go to the flash. Other writes go there at half the write-back rate, so clients only wait
+    /// for the backend if they write faster.
+    pub fn stop_admitting(&mut self) {
+        self.admitting = false;
+    }
+
+    /// Switches to write-around: writes bypass the flash if possible.
+    pub fn write_around(&mut self) {
+        self.config.mode = Mode::WriteAround;
+    }
+
+    /// True if the flash is being removed.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.has_flash && !self.admitting
+    }
+
+    /// Cancels the removal of the flash: reverts [`stop_admitting`](Self::stop_admitting), with the earlier write mode.
+    pub fn admit_again(&mut self, mode: Mode) {
+        self.admitting = true;
+        self.config.mode = mode;
     }
 }

@@ -50,7 +50,6 @@ mod figures;
 mod groups;
 mod in_order;
 mod intents;
-mod leaving;
 mod lost;
 mod order_lost;
 mod pace;

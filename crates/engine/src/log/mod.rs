@@ -16,7 +16,6 @@
 
 mod append;
 mod forward;
-mod journal;
 mod late;
 mod order;
 mod perform;
