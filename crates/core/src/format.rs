@@ -107,6 +107,13 @@ impl Geometry {
         unit * self.unit_pages + page
     }
 
+    /// Returns the place of a slot, if its unit is one of the log: in the newest use of that unit up to `sequence`.
+    pub fn place_up_to(&self, sequence: u64, slot: u32) -> Option<Place> {
+        let (laps, unit) = (u64::from(self.log_units()), u64::from(slot / self.unit_pages));
+        let units = (1..=laps).contains(&unit).then(|| (sequence + laps - unit) % laps)?;
+        Some(Place { sequence: sequence.checked_sub(units)?, page: slot % self.unit_pages })
+    }
+
     /// Returns the pages of the device.
     pub fn pages(&self) -> u32 {
         self.units * self.unit_pages

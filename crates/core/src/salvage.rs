@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::checksum;
-use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Record, Role, decode_metadata};
+use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Place, Record, Role, decode_metadata};
 use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witness, page_of};
 
 /// A segment with a readable header.
@@ -153,8 +153,7 @@ pub fn salvage(
     assert_eq!(units.len(), geometry.log_units() as usize, "one for each unit of the log");
     let newest = units.iter().flat_map(UnitRemains::headers).map(|header| header.sequence).max().unwrap_or(0);
     let newest = newest.max(known.durable.sequence);
-    let mut blocks =
-        Blocks { geometry, newest: HashMap::new(), by_slot: HashMap::new(), gaps: Vec::new(), doubts: HashSet::new() };
+    let mut blocks = Blocks::new(geometry);
     let mut tail = newest.saturating_sub(u64::from(geometry.log_units()) - 1).max(1);
     let mut parts: Vec<Part> = Vec::new();
     let mut end = None;
@@ -177,12 +176,12 @@ pub fn salvage(
         parts.push(part);
         sequence -= 1;
     }
-    for part in parts.iter().rev() {
-        part.before.iter().for_each(|record| blocks.apply(record));
+    for (part, sequence) in parts.iter().rev().zip(sequence + 1..) {
+        part.before.iter().for_each(|record| blocks.apply(sequence, record));
         if let Some(pages) = &part.gap {
             blocks.gap(part.unit, pages.clone());
         }
-        part.after.iter().for_each(|record| blocks.apply(record));
+        part.after.iter().for_each(|record| blocks.apply(sequence, record));
     }
     // If nothing is missing before, a partial segment at the end was, to the best of our knowledge, never flushed.
     if !end_is_known || !blocks.gaps.is_empty() {
@@ -301,7 +300,12 @@ fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut P
 
 #[derive(Clone, Copy)]
 enum Content {
-    Copy { slot: u32, crc: u32, dirty: bool },
+    /// A copy, with its place if the backend may lack it.
+    Copy {
+        slot: u32,
+        crc: u32,
+        place: Option<Place>,
+    },
     Backend,
     Lost,
 }
@@ -314,28 +318,40 @@ struct Blocks {
     by_slot: HashMap<u32, u32>,
     gaps: Vec<Gap>,
     doubts: HashSet<u32>,
+    /// The backend has all epochs before this place.
+    done: Place,
 }
 
 impl Blocks {
+    fn new(geometry: Geometry) -> Blocks {
+        Blocks {
+            geometry,
+            newest: HashMap::new(),
+            by_slot: HashMap::new(),
+            gaps: Vec::new(),
+            doubts: HashSet::new(),
+            done: Place::default(),
+        }
+    }
+
     fn gap(&mut self, unit: u32, pages: Range<u32>) {
         self.gaps.push(Gap { unit, pages });
     }
 
-    fn apply(&mut self, record: &Record) {
+    /// Applies a record of the unit with this sequence number.
+    fn apply(&mut self, sequence: u64, record: &Record) {
         let Record { kind, block, slot, crc } = *record;
         let content = match kind {
-            // Records of regions only invalidate clean copies, which the backend has. Blocks of done epochs are written
-            // back once more.
-            Kind::Void
-            | Kind::Unsure
-            | Kind::Sure
-            | Kind::ForgetRegion
-            | Kind::EpochEnd
-            | Kind::EpochsDone
-            | Kind::OrderBroken => return,
+            // Records of regions only invalidate clean copies, which the backend has.
+            Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion | Kind::EpochEnd | Kind::OrderBroken => return,
+            Kind::EpochsDone => {
+                self.done = self.geometry.place_up_to(sequence, slot).map_or(self.done, |done| done.max(self.done));
+                return;
+            }
             Kind::Clean | Kind::Dirty => {
                 self.by_slot.insert(slot, block);
-                Content::Copy { slot, crc, dirty: kind == Kind::Dirty }
+                let place = Place { sequence, page: slot % self.geometry.unit_pages };
+                Content::Copy { slot, crc, place: (kind == Kind::Dirty).then_some(place) }
             }
             Kind::Forget => Content::Backend,
             Kind::Lost => Content::Lost,
@@ -354,22 +370,22 @@ impl Blocks {
 
     /// Marks the copy of the block at `slot` as written back.
     fn destaged(&mut self, block: u32, slot: u32) {
-        if let Some((Content::Copy { slot: newest, dirty, .. }, _)) = self.newest.get_mut(&block)
+        if let Some((Content::Copy { slot: newest, place, .. }, _)) = self.newest.get_mut(&block)
             && *newest == slot
         {
-            *dirty = false;
+            *place = None;
         }
     }
 
     fn classify(self, volume_blocks: u32) -> Salvaged {
-        let Blocks { newest, gaps, doubts, .. } = self;
+        let Blocks { newest, gaps, doubts, done, .. } = self;
         let mut salvaged = Salvaged::default();
         // Blocks that are listed, or known for certain.
         let mut decided: Vec<u32> = Vec::new();
         for (block, (content, before)) in newest {
             let is_certain = before == gaps.len() && !doubts.contains(&block);
             match content {
-                Content::Copy { slot, crc, dirty: true } => {
+                Content::Copy { slot, crc, place: Some(place) } if place >= done => {
                     let list = if is_certain { &mut salvaged.certain } else { &mut salvaged.uncertain };
                     list.push(BlockCopy { block, slot, crc });
                 }
@@ -396,5 +412,31 @@ impl Blocks {
         }
         salvaged.gaps = gaps;
         salvaged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The backend has the copies of done epochs, or something newer that passed the flash.
+    #[test]
+    fn copies_of_done_epochs_are_not_written_back_again() {
+        let geometry = Geometry { units: 4, unit_pages: 16 };
+        let (sequence, unit) = (5, geometry.unit_of(5));
+        let record = |kind, block, page| Record { kind, block, slot: geometry.slot(unit, page), crc: 0 };
+        let mut blocks = Blocks::new(geometry);
+        for (sequence, record) in [
+            (sequence, record(Kind::Dirty, 7, 1)),
+            (sequence, record(Kind::Dirty, 8, 3)),
+            (sequence, record(Kind::EpochsDone, 0, 2)),
+            // An earlier use of a unit is before all of it.
+            (sequence, Record { slot: geometry.slot(geometry.unit_of(4), 9), ..record(Kind::EpochsDone, 0, 0) }),
+        ] {
+            blocks.apply(sequence, &record);
+        }
+        let salvaged = blocks.classify(100);
+        assert_eq!(salvaged.certain.iter().map(|copy| copy.block).collect::<Vec<_>>(), [8]);
+        assert_eq!((salvaged.uncertain, salvaged.unknown), (vec![], vec![]));
     }
 }

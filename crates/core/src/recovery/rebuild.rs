@@ -225,11 +225,8 @@ impl Rebuild {
             Kind::EpochEnd | Kind::OrderBroken => {}
             Kind::EpochsDone => {
                 if let Some(epochs) = &mut self.epochs {
-                    let geometry = self.log.geometry();
-                    let (laps, unit) = (u64::from(geometry.log_units()), u64::from(slot / geometry.unit_pages));
-                    let units = (1..=laps).contains(&unit).then(|| (sequence + laps - unit) % laps);
-                    if let Some(sequence) = units.and_then(|units| sequence.checked_sub(units)) {
-                        epochs.done(Place { sequence, page: slot % geometry.unit_pages }, record, age);
+                    if let Some(place) = self.log.geometry().place_up_to(sequence, slot) {
+                        epochs.done(place, record, age);
                     }
                 }
             }
