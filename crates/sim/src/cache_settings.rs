@@ -53,17 +53,11 @@ pub enum CacheError {
     Offline { policy: String },
 }
 
-/// Returns the settings of a simulated cache: by default without RAM, and with a cleaner whose stop is at most its
-/// start.
+/// Returns the settings of a simulated cache, by default without RAM.
 pub fn simulated(given: &Settings) -> Settings {
-    let mut settings = given.clone();
-    let (ram, dirty_low) = (Setting::named("ram"), Setting::named("dirty-low"));
+    let (mut settings, ram) = (given.clone(), Setting::named("ram"));
     if given.given(ram).is_none() {
         settings.set(ram, Value::Bytes(0));
-    }
-    if given.given(dirty_low).is_none() {
-        let (high, low) = given.dirty_limits();
-        settings.set(dirty_low, Value::Share(low.min(high)));
     }
     settings
 }

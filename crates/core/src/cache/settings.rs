@@ -64,10 +64,14 @@ impl Settings {
         SETTINGS.iter().filter(|setting| self.given(setting).is_some()).map(Setting::name)
     }
 
-    /// Returns the value of the setting `name`, given or default.
+    /// Returns the value of the setting `name`, given or default. A lower `dirty-high` lowers the default of
+    /// `dirty-low`.
     fn value(&self, name: &str) -> Value {
         let setting = Setting::named(name);
-        self.given(setting).cloned().unwrap_or_else(|| setting.default())
+        self.given(setting).cloned().unwrap_or_else(|| match setting.default() {
+            Value::Share(low) if name == "dirty-low" => Value::Share(low.min(self.value("dirty-high").share())),
+            default => default,
+        })
     }
 
     /// Returns the size of an erase unit.

@@ -165,5 +165,9 @@ fn the_cleaner_stops_below_where_it_begins() {
     let check = |rows: &[(&str, &str)]| Settings::of(rows).unwrap().check().map_err(|error| error.to_string());
     assert_eq!(check(&[("dirty-low", "50%")]), Ok(()));
     let error = "dirty-low: found 40%, expected at most dirty-high, which is 30%";
-    assert_eq!(check(&[("dirty-high", "30%")]), Err(error.to_owned()));
+    assert_eq!(check(&[("dirty-high", "30%"), ("dirty-low", "40%")]), Err(error.to_owned()));
+    // Without one of its own, it stops where it begins.
+    let limits = |rows: &[(&str, &str)]| Settings::of(rows).unwrap().dirty_limits();
+    assert_eq!((check(&[("dirty-high", "0%")]), limits(&[("dirty-high", "0%")])), (Ok(()), (0.0, 0.0)));
+    assert_eq!(limits(&[("dirty-high", "60%")]), (0.6, 0.4));
 }
