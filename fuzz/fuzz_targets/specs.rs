@@ -9,8 +9,9 @@ use std::str::FromStr;
 
 use flashwise_core::admission;
 use flashwise_core::cache::Mode;
-use flashwise_core::cache::settings::{Given, SETTINGS};
+use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::container_policy;
+use flashwise_core::options::Given;
 use flashwise_core::policy;
 use flashwise_core::quantity::{ByteSize, Duration, Share};
 use flashwise_device::flash::{GcPlacement, Victim};
@@ -71,5 +72,5 @@ fuzz_target!(|text: &str| {
     read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));
     read(manage::parse_changes(text.as_bytes()));
     // One key for each text, because trying all takes longer than everything else.
-    read(SETTINGS[text.len() % SETTINGS.len()].read(&Given::Text(text)));
+    read(SETTINGS[text.len() % SETTINGS.len()].read(&Given::Text(text.to_owned())));
 });

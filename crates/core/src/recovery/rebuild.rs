@@ -224,10 +224,9 @@ impl Rebuild {
             }
             Kind::EpochEnd | Kind::OrderBroken => {}
             Kind::EpochsDone => {
-                if let Some(epochs) = &mut self.epochs {
-                    if let Some(place) = self.log.geometry().place_up_to(sequence, slot) {
-                        epochs.done(place, record, age);
-                    }
+                let place = self.log.geometry().place_up_to(sequence, slot);
+                if let (Some(epochs), Some(place)) = (&mut self.epochs, place) {
+                    epochs.done(place, record, age);
                 }
             }
             Kind::Unsure | Kind::Sure | Kind::ForgetRegion => {

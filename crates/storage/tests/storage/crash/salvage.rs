@@ -24,7 +24,7 @@ use crate::crash::world::{Devices, Outcome, Setup, World, no_crash};
 fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
     let random = &mut Random(seed);
     let setup = Setup { mode: Mode::WriteBack, ..Setup::random(random) };
-    let setup = if seed % 2 == 0 { Setup { order: WriteBackOrder::Barriers, ..setup } } else { setup };
+    let setup = if seed.is_multiple_of(2) { Setup { order: WriteBackOrder::Barriers, ..setup } } else { setup };
     let mut world = World::new(setup.clone(), seed);
     (0..150 + random.below(300)).for_each(|_| world.step(&mut no_crash).unwrap());
     world.submit(Operation::Flush, 0, 0, false);
