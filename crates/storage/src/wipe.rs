@@ -7,7 +7,7 @@ use std::io;
 use flashwise_core::format::{BLOCK_BYTES, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired, read_unless};
 use crate::disk::Disk;
 use crate::flash::{FlashError, read_copies};
 pub use examine::examine;
@@ -62,8 +62,9 @@ pub fn wipe(
         let superblock = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
         if superblock.state != State::Detached {
             let mut attachment = Attachment::of(superblock, side.inode());
-            // The journal may have blocks that the backend lacks.
-            attachment.name_journal(side, side.read()?.and_then(|record| record.journal))?;
+            // The journal may have blocks that the backend lacks. A damaged record names none.
+            let (record, _) = read_unless(true, side).map_err(error)?;
+            attachment.name_journal(side, record.and_then(|record| record.journal))?;
             attachment.abandon(side)?;
         }
     }

@@ -88,11 +88,10 @@ impl LogCache {
             }
         }
         self.log.policy_mut().space_is_full();
-        self.keep_unsure(sequence, steps);
+        self.become_sure_with(sequence, steps);
         let from = steps.len();
         self.log.reset_tail(steps);
         self.settle(from, steps);
-        self.intents.unit_reset(sequence);
     }
 
     /// Returns how often one of the `blocks` of a unit must have been used to be copied forward: once, or twice if many

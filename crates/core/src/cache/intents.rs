@@ -11,12 +11,12 @@
 //! - The record of an older dirty copy may survive without its write-back mark and without the Forget. Then the copy is
 //!   valid and the write past it is lost. That is allowed, because no flush was answered since: a flush waits for
 //!   Forgets.
-//! - When the unit with the unsure record is reset, all earlier Forgets are durable: the region is sure without a
-//!   record.
+//! - When the unit with the unsure record is reset, all earlier Forgets are durable. The region is recorded as sure
+//!   before.
 //!
 //! Clean copies of an unsure region may also be written before the backend is flushed: they hold the newest data, and
 //! a crash invalidates them. The backend is flushed before the region becomes sure. If that fails, the record says
-//! that it is unsure. It is recorded as unsure again before the unit with its record is reset.
+//! that it is unsure.
 //!
 //! Recovery drops clean copies of unsure regions. The next run first records that permanently ([`Kind::ForgetRegion`]).
 
@@ -64,11 +64,6 @@ impl Intents {
     /// Handles a region that could not become sure: the unit of the sequence number `said` records it as unsure again.
     pub(super) fn stay_unsure(&mut self, region: Region, said: u64, used_us: u64) {
         self.unsure.entry(region).or_insert(Unsure { said, used_us });
-    }
-
-    /// Handles the reset of the unit of `sequence`, with its records.
-    pub(super) fn unit_reset(&mut self, sequence: u64) {
-        self.unsure.retain(|_, unsure| unsure.said > sequence);
     }
 
     /// Returns the region that was overwritten longest ago.
@@ -126,16 +121,17 @@ impl LogCache {
         }
     }
 
-    /// Records regions as unsure again before the unit of `sequence` is reset, if clean copies rely on data that the
-    /// backend could still lose.
-    pub(super) fn keep_unsure(&mut self, sequence: u64, steps: &mut Vec<Step>) {
-        if !self.unflushed.are_relied_on() {
-            return;
-        }
+    /// Records regions as sure before the unit of `sequence` is reset, which records them as unsure. All regions
+    /// together stay unsure, because some of them may be in use.
+    pub(super) fn become_sure_with(&mut self, sequence: u64, steps: &mut Vec<Step>) {
         let is_said = |(_, unsure): &(&Region, &Unsure)| unsure.said <= sequence;
         let mut regions: Vec<Region> = self.intents.unsure.iter().filter(is_said).map(|(region, _)| *region).collect();
         regions.sort_unstable();
         for region in regions {
+            if region != Region::ALL {
+                self.record_sure(region, steps);
+                continue;
+            }
             self.log_mark(Kind::Unsure, region.first, region.blocks, steps);
             let said = *self.log.sequences().end();
             self.intents.unsure.entry(region).and_modify(|unsure| unsure.said = said);

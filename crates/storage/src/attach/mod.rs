@@ -117,7 +117,7 @@ pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<Option<Reco
 }
 
 /// Returns the backend's record. If `counts_for_none`, a damaged record counts as none, and its error is returned, too.
-fn read_unless(
+pub(crate) fn read_unless(
     counts_for_none: bool,
     side: &dyn BackendSide,
 ) -> Result<(Option<Record>, Option<io::Error>), AttachError> {
