@@ -8,7 +8,6 @@ use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::admission::{self, Admission, Setting};
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::journal::Journal;
-use crate::options::word;
 use crate::policy::Spec;
 use crate::quantity::Share;
 use crate::tiers::Array;
@@ -16,64 +15,27 @@ use crate::tiers::Array;
 /// Number of free units below which the oldest unit is reset.
 pub(super) const RESERVE_UNITS: u32 = 4;
 
-/// The time when written data reaches the backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Later: it is in RAM, then on flash, until the cleaner writes it back.
-    WriteBack,
-    /// Before the reply; admitted blocks go to flash as well.
-    WriteThrough,
-    /// Before the reply, and not to flash.
-    WriteAround,
-}
-
-impl Mode {
-    /// The modes by name.
-    pub const NAMES: [(&str, Mode); 3] =
-        [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
-
-    /// Returns the mode's name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
+crate::words! {
+    /// The time when written data reaches the backend.
+    pub enum Mode {
+        /// Later: it is in RAM, then on flash, until the cleaner writes it back.
+        WriteBack "write-back",
+        /// Before the reply; admitted blocks go to flash as well.
+        WriteThrough "write-through",
+        /// Before the reply, and not to flash.
+        WriteAround "write-around",
     }
-}
 
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Mode, String> {
-        word(name, &Mode::NAMES)
-    }
-}
-
-/// The order in which dirty data is written back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WriteBackOrder {
-    /// None: without its flash, the backend has a mixture of old and new blocks.
-    #[default]
-    None,
-    /// That of [epochs](crate::epochs), with a flush of the backend after each.
-    Barriers,
-    /// The same, and several epochs at once by way of a [journal](crate::journal).
-    Journal,
-}
-
-impl WriteBackOrder {
-    /// The orders by name.
-    pub const NAMES: [(&str, WriteBackOrder); 3] =
-        [("none", WriteBackOrder::None), ("barriers", WriteBackOrder::Barriers), ("journal", WriteBackOrder::Journal)];
-
-    /// Returns the order's name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
-}
-
-impl FromStr for WriteBackOrder {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<WriteBackOrder, String> {
-        word(name, &WriteBackOrder::NAMES)
+    /// The order in which dirty data is written back.
+    #[derive(Default)]
+    pub enum WriteBackOrder {
+        /// None: without its flash, the backend has a mixture of old and new blocks.
+        #[default]
+        None "none",
+        /// That of [epochs](crate::epochs), with a flush of the backend after each.
+        Barriers "barriers",
+        /// The same, and several epochs at once by way of a [journal](crate::journal).
+        Journal "journal",
     }
 }
 

@@ -41,6 +41,13 @@ pub(super) struct Batch {
     pub unread: Vec<u32>,
 }
 
+impl Batch {
+    /// Returns a batch that nothing has happened to. It has some of the dirty copies of a unit.
+    pub fn of(target: Target, blocks: Vec<(u32, u32)>) -> Batch {
+        Batch { target, last_slot: None, blocks, failed: Vec::new(), unread: Vec::new() }
+    }
+}
+
 impl LogCache {
     /// Plans to write back everything dirty; after a flash failure, everything that is durable there.
     pub(super) fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
@@ -129,8 +136,7 @@ impl LogCache {
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
         let last_slot = last_slot.filter(|_| !self.flash_failed && !leaves_some);
-        let (target, failed, unread) = (Target::Unit(sequence), Vec::new(), Vec::new());
-        self.write_back(Batch { target, last_slot, blocks: dirty, failed, unread }, steps);
+        self.write_back(Batch { last_slot, ..Batch::of(Target::Unit(sequence), dirty) }, steps);
     }
 
     /// Plans to write a batch back, whose blocks are in the backend's order.
@@ -167,11 +173,7 @@ impl LogCache {
             steps.push(Step::WriteJournal(Box::new(JournalWrite { batch, part })));
         }
         steps.push(Step::FlushJournal { batch });
-        self.batch_planned(
-            batch,
-            Batch { target: Target::Journal, last_slot: None, blocks, failed: Vec::new(), unread: Vec::new() },
-            steps,
-        );
+        self.batch_planned(batch, Batch::of(Target::Journal, blocks), steps);
     }
 
     fn begin_batch(&mut self) -> u32 {

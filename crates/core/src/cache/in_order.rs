@@ -263,8 +263,7 @@ impl LogCache {
             let Group { phase, head, blocks: all, .. } = order.group.as_ref().expect("a group is written back");
             match (phase, *head) {
                 (Phase::Place, _) | (_, None) => {
-                    let (target, failed, unread) = (Target::Epochs, Vec::new(), Vec::new());
-                    self.write_back(Batch { target, last_slot: None, blocks, failed, unread }, steps);
+                    self.write_back(Batch::of(Target::Epochs, blocks), steps);
                 }
                 (Phase::Journal, Some(head)) => {
                     let at = (all.len() - rest - blocks.len()) as u32;

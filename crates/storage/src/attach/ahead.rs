@@ -17,15 +17,15 @@ pub(crate) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>
     }
 }
 
-/// Records that blocks of an unused cache are written back in order, although its flash does not record that.
+/// Records that blocks of an unused cache are written back in order, although its flash does not record that. `record`
+/// is the backend's, or `None` if that is damaged: then it is replaced.
 ///
 /// # Errors
 /// The record cannot be written.
-pub(crate) fn note_ahead(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<()> {
+pub(crate) fn note_ahead(superblock: &Superblock, record: Option<&Record>, side: &dyn BackendSide) -> io::Result<()> {
     let mut attachment = Attachment::of(superblock.clone(), side.inode());
-    // A damaged record is replaced.
-    if let Ok(Some(record)) = side.read() {
-        attachment.record = record;
+    if let Some(record) = record {
+        attachment.record = record.clone();
     }
     attachment.note_ahead(side)
 }

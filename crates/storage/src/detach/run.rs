@@ -3,7 +3,9 @@
 use flashwise_core::format::State;
 
 use super::{DetachError, Detached, check_size};
-use crate::attach::{Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
+use crate::attach::{
+    Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock, read_unless,
+};
 use crate::disk::Disk;
 use crate::flash::{Progress, SCAN_THREADS};
 use crate::layout::layout_of;
@@ -47,7 +49,8 @@ fn detach_counted(
     }
     check_size(backend, &superblock)?;
     // A damaged record says nothing. No journal is open here.
-    forget_epochs(&mut superblock, side.read().ok().flatten().as_ref(), false);
+    let (record, _) = read_unless(true, side).map_err(|error| DetachError::pair(flash, backend, error))?;
+    forget_epochs(&mut superblock, record.as_ref(), false);
     let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
     let held = match read {
         Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
@@ -58,7 +61,7 @@ fn detach_counted(
     };
     // Nothing is written to the flash until all blocks are written back.
     let (destaged_blocks, blocks) =
-        held.destage(flash, backend, &superblock, &|| note_ahead(&superblock, side), progress)?;
+        held.destage(flash, backend, &superblock, &|| note_ahead(&superblock, record.as_ref(), side), progress)?;
     if !blocks.is_empty() {
         return Err(DetachError::Lost { path: flash.description(), blocks });
     }

@@ -171,10 +171,9 @@ pub fn decode(rest: &mut &[u8]) -> Option<Change> {
         kind @ (3 | 10) => {
             let (id, size_bytes, flags) = (number(rest)?, long(rest)?, take(rest, 1)?[0]);
             let [thick, striped, cached] = [1, 2, 4].map(|flag| flags & flag != 0);
-            let (_, mode) = Mode::NAMES.get(usize::from(flags >> 3 & 3))?;
+            let mode = *Mode::ALL.get(usize::from(flags >> 3 & 3))?;
             let (uuid, name) = (uuid(rest)?, text(rest)?);
             let pinned_ram_bytes = if kind == 10 { long(rest)? } else { 0 };
-            let mode = *mode;
             Change::Logical(id, Shape { name, uuid, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
         }
         4 => Change::LogicalDeleted(number(rest)?),
