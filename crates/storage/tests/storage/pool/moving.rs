@@ -22,9 +22,10 @@ struct Volatile {
     durable: Mutex<Vec<u8>>,
     /// True if the next flush fails.
     fails: AtomicBool,
-    /// True if writes of whole chunks are slow; and their number.
+    /// True if writes of data are slow: the pool's records take one block each, data more.
     is_slow: AtomicBool,
-    slow: AtomicU64,
+    /// Bytes that such writes have written. The engine may write a chunk in parts.
+    slow_bytes: AtomicU64,
 }
 
 impl Disk for Volatile {
@@ -38,9 +39,9 @@ impl Disk for Volatile {
         self.disk.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
-        if self.is_slow.load(Ordering::SeqCst) && buffer.len() as u64 == CHUNK {
+        if self.is_slow.load(Ordering::SeqCst) && buffer.len() > 4096 {
             take(Duration::from_millis(5));
-            self.slow.fetch_add(1, Ordering::SeqCst);
+            self.slow_bytes.fetch_add(buffer.len() as u64, Ordering::SeqCst);
         }
         self.disk.write_at(buffer, offset)
     }
@@ -72,7 +73,7 @@ fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
         durable: Mutex::new(vec![0; 8 * MIB as usize]),
         fails: AtomicBool::new(false),
         is_slow: AtomicBool::new(false),
-        slow: AtomicU64::new(0),
+        slow_bytes: AtomicU64::new(0),
     });
     let disks = vec![first, second.clone() as Arc<dyn Disk>];
     drop(Metadata::create("tank", disks.clone()).unwrap());
@@ -83,10 +84,10 @@ fn a_chunk_does_not_move_to_where_a_failed_flush_took_it() {
     write(&disk, 0, CHUNK / 2, 8).unwrap();
     second.is_slow.store(true, Ordering::SeqCst);
     pool.remove_disk(1).unwrap();
-    wait_until("chunks are copied", || second.slow.load(Ordering::SeqCst) >= 8);
+    wait_until("chunks are copied", || second.slow_bytes.load(Ordering::SeqCst) >= 8 * CHUNK);
     second.fails.store(true, Ordering::SeqCst);
     ask(&disk, Operation::Flush, 0, 0, Vec::new()).unwrap_err();
-    assert!(second.slow.load(Ordering::SeqCst) < 32, "it fails while chunks are copied");
+    assert!(second.slow_bytes.load(Ordering::SeqCst) < 32 * CHUNK, "it fails while chunks are copied");
     wait_until("the disk has gone", || pool.status().disks.len() < 2);
     // The client got an error for this write, so either content is legal.
     assert_eq!(read(&disk, CHUNK, 4 * MIB - CHUNK), vec![7; (4 * MIB - CHUNK) as usize]);
