@@ -10,7 +10,7 @@ use flashwise_core::options::OptionError;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{Duration, Share};
 use flashwise_device::offers::{Catalogue, EXAMPLE};
-use flashwise_report::advice::render_advice;
+use flashwise_report::render_advice;
 use flashwise_sim::advise::{
     Advice, AdviseError, AdvisedCache, Paths, Question, Stages, Targets, Verdict, Ways, Workload, YEARS_MAX, advise,
     configuration, mode_of, over_provision_of, policy_of,

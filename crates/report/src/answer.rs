@@ -3,6 +3,18 @@
 //! Each statement follows from the rows, for all policies and sizes. Offline policies are compared, but never
 //! recommended.
 
+pub(crate) mod advice;
+pub(crate) mod answers;
+pub(crate) mod brief;
+pub(crate) mod candidates;
+pub(crate) mod certainty;
+pub(crate) mod choice;
+pub(crate) mod decision;
+#[cfg(test)]
+mod exhaustive;
+pub(crate) mod purchase;
+pub(crate) mod summary;
+
 use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_device::Profile;
 use flashwise_device::flash::lifetime::{bytes_per_day, drive_writes_per_day};
@@ -11,16 +23,15 @@ use flashwise_sim::results::ResultRow;
 use serde::Serialize;
 
 use super::Section;
-use super::certainty::{self, Certainty};
-use super::choice::{ALIKE, Choice, best_of_each_size, dominates, worth};
-use super::decision;
-use super::facts::{Fact, facts};
-use super::figures::{NOT_RUN, Subject};
-use super::grid::{Grid, GridSize};
-use super::numbers::{bytes, count, counted, lifetime, number, percent, points, years as in_table};
-use super::purchase::{PRICES, Purchase};
-use super::rows::rule;
-use super::table::{Picture, Table};
+use crate::answer::certainty::Certainty;
+use crate::answer::choice::{ALIKE, Choice, best_of_each_size, dominates, worth};
+use crate::answer::purchase::{PRICES, Purchase};
+use crate::facts::{Fact, facts};
+use crate::figures::{NOT_RUN, Subject};
+use crate::grid::{Grid, GridSize};
+use crate::numbers::{bytes, count, counted, lifetime, number, percent, points, years as in_table};
+use crate::rows::rule;
+use crate::table::{Picture, Table};
 
 /// Caching is called hardly worthwhile when fewer accesses than this share are to a block accessed before.
 const REACCESS_RATIO_MIN: f64 = 0.10;
@@ -469,7 +480,7 @@ impl<'a> Reading<'a> {
 
     /// Returns the gain of each step of size.
     fn steps(&self) -> Table {
-        let (unit, unit_bytes) = super::numbers::binary_unit(self.choice.size.bytes);
+        let (unit, unit_bytes) = crate::numbers::binary_unit(self.choice.size.bytes);
         let policy = &self.choice.row.policy;
         // If a rule is recommended, these columns are of the policy without it.
         let alone = if self.rules().0.is_some() { " only" } else { "" };

@@ -5,14 +5,16 @@
 //! Everything is relative to the policy without a rule, on the same trace in a cache of the same size. Over several
 //! traces it is the geometric mean.
 
-use super::charts::{Chart, Series};
-use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
-use super::grid::Grid;
-use super::look::Looks;
-use super::numbers::{count, duration, lifetime, number, percent, shortest, years};
-use super::rows::{file_name, rule, with_caveat};
-use super::scales::{categories, linear, ratios};
-use super::table::{Figure, Table};
+pub(crate) mod time;
+
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{categories, linear, ratios};
+use crate::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
+use crate::grid::Grid;
+use crate::numbers::{count, duration, lifetime, number, percent, shortest, years};
+use crate::rows::{file_name, rule, with_caveat};
+use crate::table::{Figure, Table};
 use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::{ResultRow, SpecText};
@@ -232,7 +234,7 @@ pub fn over_traces(
         }
         figures.extend(sweeps("all", sections));
     }
-    figures.extend(super::candidates::of_auto(names, sections, labelled, looks));
+    figures.extend(crate::answer::candidates::of_auto(names, sections, labelled, looks));
     figures
 }
 
@@ -367,7 +369,7 @@ impl RuleOption {
 
     fn write(&self, value: f64) -> String {
         match self.unit {
-            Unit::Bytes => super::numbers::bytes(value as u64),
+            Unit::Bytes => crate::numbers::bytes(value as u64),
             Unit::Us => duration(value),
             Unit::Share => percent(value),
             Unit::Count => count(value as u64),
@@ -444,7 +446,7 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
     let points = || series.iter().flat_map(|series| &series.points);
     let values = sweep.values.iter().map(|(value, _)| place(*value));
     let x = if logarithmic {
-        super::scales::doublings(format!("{} (logarithmic)", option.axis), values, move |value| {
+        crate::draw::scales::doublings(format!("{} (logarithmic)", option.axis), values, move |value| {
             option.write(value * one)
         })
     } else {

@@ -4,13 +4,13 @@ use flashwise_sim::curve::CurvePoint;
 use flashwise_trace::tools::curve::WorkingSet;
 use flashwise_trace::tools::info::Info;
 
-use super::charts::{Chart, Series};
-use super::figures::{NUMBERS_FOLLOW, figure};
-use super::look::{Look, Looks};
-use super::numbers::{binary_unit, bytes, count, percent, shortest};
-use super::scales::{SizeAxis, linear};
-use super::summary;
-use super::table::{Figure, Table};
+use crate::answer::summary;
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::{Look, Looks};
+use crate::draw::scales::{SizeAxis, linear};
+use crate::figures::{NUMBERS_FOLLOW, figure};
+use crate::numbers::{binary_unit, bytes, count, percent, shortest};
+use crate::table::{Figure, Table};
 
 /// Name of the marks in the legend.
 const KNEE: &str = "knee";

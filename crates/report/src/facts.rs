@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::certainty::Certainty;
-use super::purchase::Purchase;
+use crate::answer::certainty::Certainty;
+use crate::answer::purchase::Purchase;
 
 /// A figure at the top of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,12 +1,12 @@
 //! The figures of one trace, each a chart and its table. They follow Figures 3 to 8 of LARC (MSST 2013).
 
-use super::charts::{Chart, Series};
-use super::grid::{Grid, GridPolicy, GridSize};
-use super::look::{Looks, READS, WRITES};
-use super::numbers::{bytes, count, counted, duration, number, percent, signed, years};
-use super::scales::{SizeAxis, linear, powers_of_two};
-use super::table::{Figure, Table};
-use super::timeline::{self, Span};
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::{Looks, READS, WRITES};
+use crate::draw::scales::{SizeAxis, linear, powers_of_two};
+use crate::draw::timeline::{self, Span};
+use crate::grid::{Grid, GridPolicy, GridSize};
+use crate::numbers::{bytes, count, counted, duration, number, percent, signed, years};
+use crate::table::{Figure, Table};
 use flashwise_core::policy::{Spec, larc};
 use flashwise_sim::columns::{About, Cell};
 use flashwise_sim::results::{ResultRow, columns_of};
@@ -81,7 +81,7 @@ impl<'a> Subject<'a> {
     pub fn flash_writes(&self) -> Figure {
         let written = |row: &ResultRow| row.flash_bytes_written;
         let most = self.rows().map(written).max().unwrap_or(0);
-        let (unit, unit_bytes) = super::numbers::binary_unit(most);
+        let (unit, unit_bytes) = crate::numbers::binary_unit(most);
         let value = |row: &ResultRow| Some(row.flash_bytes_written as f64 / unit_bytes);
         let label = format!("Flash writes, in {unit}");
         let chart =

@@ -1,8 +1,8 @@
 //! Hits against erasures of many caches, with the frontiers of online and of offline caches.
 
-use super::charts::{Chart, Series};
-use super::look::{Looks, READS};
-use super::scales::{linear, powers_of_ten};
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::{Looks, READS};
+use crate::draw::scales::{linear, powers_of_ten};
 
 /// A cache.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The rows of one trace as a grid of policies and cache sizes, for tables, charts and sentences.
 
-use super::numbers;
+use crate::numbers;
 use flashwise_core::policy::Spec;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::{ResultRow, SpecText};

@@ -27,41 +27,21 @@
 //! # }
 //! ```
 
-pub mod advice;
 mod answer;
-mod answers;
 mod array;
-mod array_time;
-mod boxes;
-mod brief;
-mod candidates;
-mod certainty;
-mod charts;
-mod choice;
 pub mod curve;
-mod decision;
-#[cfg(test)]
-mod exhaustive;
+mod draw;
 mod facts;
 mod figures;
 mod frontier;
 mod grid;
-mod labels;
-mod look;
 mod made;
 mod numbers;
-mod panels;
 pub mod pareto;
-mod purchase;
 mod rows;
-mod scales;
-mod summary;
 pub mod sweep;
 mod table;
-mod timeline;
 mod wear;
-mod wear_measures;
-mod wear_parameters;
 mod workload;
 
 use flashwise_core::admission::RULES;
@@ -71,13 +51,13 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
-use self::answer::Answer;
-use self::charts::LegendKey;
-use self::choice::Choice;
-use self::figures::{Subject, reuse_distances};
-use self::grid::Grid;
-use self::look::Looks;
-use self::table::{Figure, Picture, Table};
+use crate::answer::Answer;
+use crate::answer::choice::Choice;
+use crate::draw::charts::LegendKey;
+use crate::draw::look::Looks;
+use crate::figures::{Subject, reuse_distances};
+use crate::grid::Grid;
+use crate::table::{Figure, Picture, Table};
 use flashwise_sim::checks::Checks;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::{ResultRow, SpecText};
@@ -128,7 +108,7 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
 /// Returns the other policies that rules are tried before.
 fn others(rows: &[ResultRow]) -> Vec<&str> {
     let grid = Grid::new(rows);
-    Choice::of(&grid).map_or_else(Vec::new, |choice| choice::others(&grid, &choice))
+    Choice::of(&grid).map_or_else(Vec::new, |choice| answer::choice::others(&grid, &choice))
 }
 
 /// The reason why a report could not be made.
@@ -202,8 +182,8 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         title: format!("Curves of {}", curves.info.trace),
         heading: "Hit ratio by cache size".to_owned(),
         date: None,
-        colours: look::css(":root"),
-        switches: look::switches(&[]),
+        colours: draw::look::css(":root"),
+        switches: draw::look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(curves.policies().into_iter()),
         sentences: Vec::new(),
@@ -230,9 +210,10 @@ pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_b
     workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()
 }
 
-pub use self::brief::Brief;
-pub use self::frontier::{FrontierPoint, frontier_chart};
-pub use self::panels::{Panel, panels_chart};
+pub use crate::answer::advice::render_advice;
+pub use crate::answer::brief::Brief;
+pub use crate::draw::panels::{Panel, panels_chart};
+pub use crate::frontier::{FrontierPoint, frontier_chart};
 
 /// Data of the template.
 #[derive(Serialize)]
@@ -313,13 +294,13 @@ impl Page {
         };
         let many = report.sections.len() > 1;
         let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
-        over_traces.extend(wear_parameters::by_parameter(&report.sections));
+        over_traces.extend(wear::parameters::by_parameter(&report.sections));
         let is_of_arrays = rows.iter().any(|rows| array::is_of_arrays(rows));
         if is_of_arrays {
             let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
             over_traces = array::over_traces(&names, &rows, &labelled, &looks);
         }
-        let summary = many.then(|| answers::table(&answers));
+        let summary = many.then(|| answer::answers::table(&answers));
         let title = report.title.clone().unwrap_or(title);
         let names: Vec<&str> = named.iter().map(String::as_str).collect();
         let over_traces_policies = one_legend(&names, over_traces.iter_mut());
@@ -332,12 +313,12 @@ impl Page {
             title,
             heading: report.title.clone().unwrap_or_else(|| "Flash cache simulation".to_owned()),
             date: report.date.clone(),
-            colours: look::css(":root"),
-            switches: look::switches(&classes),
+            colours: draw::look::css(":root"),
+            switches: draw::look::switches(&classes),
             settings: settings(report),
             policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
-            sentences: if many { answers::sentences(&answers) } else { Vec::new() },
-            overview: if many { answers::picture(&answers) } else { None },
+            sentences: if many { answer::answers::sentences(&answers) } else { Vec::new() },
+            overview: if many { answer::answers::picture(&answers) } else { None },
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
@@ -356,7 +337,7 @@ impl SectionView {
         let figures_over_time = |size| {
             let mut figures = subject.over_time(size);
             if is_of_arrays && !figures.is_empty() {
-                figures.extend(array_time::over_time(&subject, size));
+                figures.extend(array::time::over_time(&subject, size));
             }
             figures
         };
@@ -394,7 +375,7 @@ impl SectionView {
                 () => "Hits and flash writes",
             },
             compared_with_bound: !is_of_wear && !is_of_arrays,
-            info: summary::characteristics(&section.info),
+            info: answer::summary::characteristics(&section.info),
             results,
             bound,
             policies,

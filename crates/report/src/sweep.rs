@@ -7,13 +7,13 @@ use flashwise_core::policy::Spec;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::Brief;
 
-use super::boxes::boxes;
-use super::charts::{head, text_at};
-use super::look::{self, Looks};
-use super::numbers::{count, counted, number, percent};
-use super::table::{Figure, Table};
-use super::wear_measures::{Measure, mean, quantile, worded};
 use super::{Page, ReportError, SectionView, page, policies};
+use crate::draw::boxes::boxes;
+use crate::draw::charts::{head, text_at};
+use crate::draw::look::{self, Looks};
+use crate::numbers::{count, counted, number, percent};
+use crate::table::{Figure, Table};
+use crate::wear::measures::{Measure, mean, quantile, worded};
 
 /// Hit ratio.
 const HITS: Measure = worded("hits", "Hit ratio", "hits per block access", "%");

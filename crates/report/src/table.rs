@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::charts::LegendKey;
+use crate::draw::charts::LegendKey;
 
 /// A table whose rows start with a head.
 /// A chart for wide and for narrow screens.

@@ -1,18 +1,21 @@
 //! The figures of wear, each a chart and its table. They follow Figures 1, 5 and 6 of Cheng et al., Erasing Belady's
 //! limitations (USENIX ATC 2016).
 
+pub(crate) mod measures;
+pub(crate) mod parameters;
+
 use super::Section;
-use super::boxes::boxes;
-use super::charts::{Chart, Series};
-use super::figures::{NUMBERS_FOLLOW, Subject, figure};
-use super::grid::{Grid, GridSize};
-use super::look::Looks;
-use super::numbers::{count, number, percent};
-use super::rows::erasures as erasures_of;
-use super::scales::{linear, powers_of_ten};
-use super::table::{Figure, Table};
-use super::wear_measures::{Measure, OF_M_PLUS, RHR, mean, measures};
-use super::wear_parameters::is_point;
+use crate::draw::boxes::boxes;
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{linear, powers_of_ten};
+use crate::figures::{NUMBERS_FOLLOW, Subject, figure};
+use crate::grid::{Grid, GridSize};
+use crate::numbers::{count, number, percent};
+use crate::rows::erasures as erasures_of;
+use crate::table::{Figure, Table};
+use crate::wear::measures::{Measure, OF_M_PLUS, RHR, mean, measures};
+use crate::wear::parameters::is_point;
 use flashwise_sim::results::ResultRow;
 
 /// True if wear was simulated.

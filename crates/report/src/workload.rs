@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use flashwise_trace::tools::workload::{Part, Workload};
 
-use super::charts::{Chart, Series, head, standalone, text_at};
-use super::figures::{NUMBERS_FOLLOW, figure};
-use super::look::{READS, WRITES};
-use super::numbers::{self, bytes, count, duration, percent, shortest};
-use super::scales::{linear, powers_of_two};
-use super::table::{Figure, Table};
+use crate::draw::charts::{Chart, Series, head, standalone, text_at};
+use crate::draw::look::{READS, WRITES};
+use crate::draw::scales::{linear, powers_of_two};
+use crate::figures::{NUMBERS_FOLLOW, figure};
+use crate::numbers::{self, bytes, count, duration, percent, shortest};
+use crate::table::{Figure, Table};
 
 /// Width and height of the map, its width on a narrow screen, and the position of its axes.
 const SIZE: (f64, f64) = (640.0, 370.0);

@@ -4,7 +4,7 @@ use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
 use super::*;
-use crate::look::Looks;
+use crate::draw::look::Looks;
 
 /// A trace of 1000 accesses over a day; `reaccesses` of them are to a block accessed before.
 fn info(reaccesses: u64) -> Info {

@@ -1,8 +1,8 @@
 //! Several charts of the same series side by side, as one picture.
 
-use super::charts::{Chart, Series, side_by_side};
-use super::look::Looks;
-use super::scales::linear;
+use crate::draw::charts::{Chart, Series, side_by_side};
+use crate::draw::look::Looks;
+use crate::draw::scales::linear;
 
 /// A chart of a picture.
 #[derive(Clone, Debug)]

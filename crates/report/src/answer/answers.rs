@@ -1,12 +1,12 @@
 //! The answer for many traces: three sentences, a picture with a row for each trace, and a table.
 
-use super::answer::{Answer, Recommended};
-use super::charts::{Chart, Series};
-use super::look::Looks;
-use super::numbers::{bytes, count, counted, lifetime, percent, years};
-use super::rows::file_name;
-use super::scales::{categories, linear};
-use super::table::{Picture, Table};
+use crate::answer::{Answer, Recommended};
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{categories, linear};
+use crate::numbers::{bytes, count, counted, lifetime, percent, years};
+use crate::rows::file_name;
+use crate::table::{Picture, Table};
 use flashwise_trace::tools::info::Info;
 
 /// The points of the picture.

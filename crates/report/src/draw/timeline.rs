@@ -1,6 +1,6 @@
 //! Merges epochs until they are few enough to draw and read.
 
-use super::numbers::count;
+use crate::numbers::count;
 use flashwise_sim::results::Epoch;
 
 /// Largest number of points over time.

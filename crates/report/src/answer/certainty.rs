@@ -1,6 +1,6 @@
 //! Certainty of an answer: the length of the trace, the warm-up, and the agreement between parts of the trace.
 
-use super::numbers::{count, counted, duration, percent};
+use crate::numbers::{count, counted, duration, percent};
 use flashwise_core::policy::Spec;
 use flashwise_sim::checks::Checks;
 use flashwise_sim::results::ResultRow;

@@ -2,13 +2,13 @@
 
 use flashwise_core::admission::Spec;
 
-use super::charts::{Chart, Series};
-use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
-use super::look::Looks;
-use super::numbers::{self, percent};
-use super::rows::{file_name, rule};
-use super::scales::{categories, linear};
-use super::table::{Figure, Table};
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{categories, linear};
+use crate::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
+use crate::numbers::{self, percent};
+use crate::rows::{file_name, rule};
+use crate::table::{Figure, Table};
 use flashwise_sim::array::ArrayFigures;
 use flashwise_sim::columns::{About, about};
 use flashwise_sim::results::{ResultRow, SpecText};

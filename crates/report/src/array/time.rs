@@ -1,13 +1,13 @@
 //! The work of an array over time, and the choices of its rule. Source: Moon, Reddy: Adaptive policies for balancing
 //! performance and lifetime of mixed SSD arrays (MSST 2016), Figure 9.
 
-use super::charts::{Chart, Series};
-use super::figures::{NUMBERS_FOLLOW, Subject, figure};
-use super::grid::GridSize;
-use super::look::Looks;
-use super::numbers::{duration, percent, shortest};
-use super::scales::{categories, linear};
-use super::table::{Figure, Table};
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{categories, linear};
+use crate::figures::{NUMBERS_FOLLOW, Subject, figure};
+use crate::grid::GridSize;
+use crate::numbers::{duration, percent, shortest};
+use crate::table::{Figure, Table};
 use flashwise_sim::array::ArrayEpoch;
 use flashwise_sim::results::{Epoch, ResultRow};
 

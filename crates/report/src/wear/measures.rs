@@ -2,8 +2,8 @@
 //!
 //! Source: Cheng et al., Erasing Belady's limitations (USENIX ATC 2016), section 3.1.
 
-use super::numbers::{number, signed};
-use super::rows::with_caveat;
+use crate::numbers::{number, signed};
+use crate::rows::with_caveat;
 use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 

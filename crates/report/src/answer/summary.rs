@@ -1,7 +1,7 @@
 //! Description of a trace.
 
-use super::numbers::{bytes, count, duration, percent};
-use super::table::Table;
+use crate::numbers::{bytes, count, duration, percent};
+use crate::table::Table;
 use flashwise_core::human;
 use flashwise_trace::tools::info::Info;
 

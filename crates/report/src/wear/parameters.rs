@@ -4,14 +4,14 @@
 //! Every run is a point. M+ and C without a budget have a budget of 100 %, and a threshold of one read. C without a
 //! given write buffer has the one that it received.
 
-use super::Section;
-use super::charts::{Chart, Series};
-use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
-use super::look::Looks;
-use super::numbers::number;
-use super::scales::linear;
-use super::table::{Figure, Table};
-use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
+use crate::Section;
+use crate::draw::charts::{Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::linear;
+use crate::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
+use crate::numbers::number;
+use crate::table::{Figure, Table};
+use crate::wear::measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
 use flashwise_sim::results::{ResultRow, SpecText};
 
 /// A parameter of runs.

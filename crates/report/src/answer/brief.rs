@@ -2,9 +2,9 @@
 
 use flashwise_sim::results::ResultRow;
 
-use super::choice::Choice;
-use super::grid::{Grid, GridPolicy};
-use super::numbers::{bytes, percent};
+use crate::answer::choice::Choice;
+use crate::grid::{Grid, GridPolicy};
+use crate::numbers::{bytes, percent};
 
 /// Policies that are always shown.
 const SHOWN: [&str; 2] = ["lru", "larc"];

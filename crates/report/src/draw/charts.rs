@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::labels::{self, Label};
-use super::look::{self, Look};
+use crate::draw::labels::{self, Label};
+use crate::draw::look::{self, Look};
 
 /// Line height of a wrapped label.
 const LINE: f64 = 17.0;
@@ -283,7 +283,7 @@ impl Chart {
         if series.points.len() > TOLD_POINTS_MAX || !self.markers {
             return series.name.clone();
         }
-        let values = series.points.iter().map(|point| super::numbers::number(point.1));
+        let values = series.points.iter().map(|point| crate::numbers::number(point.1));
         format!("{}: {}", series.name, values.collect::<Vec<_>>().join(", "))
     }
 
@@ -318,7 +318,7 @@ pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, ch
 }
 
 /// Returns a picture as a file; `body` ends the `svg` element.
-pub(super) fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
+pub(crate) fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
     let style = look::css(":root");
     format!(
         "{}<style>{style}svg{{color:var(--fw-ink);font-family:system-ui,sans-serif}}</style>\
@@ -328,7 +328,7 @@ pub(super) fn standalone(id: &str, title: &str, description: &str, (width, heigh
 }
 
 /// Returns the start of a picture, with its description for screen readers.
-pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
+pub(crate) fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\" fill=\"currentColor\">\
@@ -555,7 +555,7 @@ fn wrapped(label: &str, width: f64) -> Vec<String> {
 }
 
 /// Draws text at its `anchor`: start, middle or end.
-pub(super) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
+pub(crate) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
     weighed_at(x, y, anchor, "", text)
 }
 

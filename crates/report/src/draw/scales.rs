@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::charts::{Axis, TickText};
-use super::numbers;
+use crate::draw::charts::{Axis, TickText};
+use crate::numbers;
 
 /// Sizes that span more than this factor have a logarithmic axis.
 const LINEAR_SPAN_MAX: f64 = 8.0;

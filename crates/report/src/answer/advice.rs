@@ -3,15 +3,17 @@
 use flashwise_sim::advise::{Advice, AdvisedCache, Verdict};
 use flashwise_trace::tools::info::Info;
 
-use super::answer::Answer;
-use super::certainty::Certainty;
-use super::charts::{Chart, Mark, Series};
-use super::figures::{NUMBERS_FOLLOW, figure};
-use super::look::Looks;
-use super::numbers::{bytes, duration, lifetime, number, percent};
-use super::scales::linear;
-use super::table::{Figure, Picture, Table};
-use super::{Page, ReportError, SectionView, look, numbers, page, policies, summary};
+use crate::answer::Answer;
+use crate::answer::certainty::Certainty;
+use crate::answer::summary;
+use crate::draw::charts::{Chart, Mark, Series};
+use crate::draw::look;
+use crate::draw::look::Looks;
+use crate::draw::scales::linear;
+use crate::figures::{NUMBERS_FOLLOW, figure};
+use crate::numbers::{bytes, duration, lifetime, number, percent};
+use crate::table::{Figure, Picture, Table};
+use crate::{Page, ReportError, SectionView, numbers, page, policies};
 
 const THIS: &str = "recommended";
 const NEAREST: &str = "nearest";

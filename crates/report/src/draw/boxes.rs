@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::charts::{Axis, Chart, Series};
-use super::figures::{NUMBERS_FOLLOW, figure};
-use super::look::Looks;
-use super::numbers::count;
-use super::scales::{linear, powers_of_ten};
-use super::table::{Figure, Table};
-use super::wear_measures::{Measure, mean, quantile};
+use crate::draw::charts::{Axis, Chart, Series};
+use crate::draw::look::Looks;
+use crate::draw::scales::{linear, powers_of_ten};
+use crate::figures::{NUMBERS_FOLLOW, figure};
+use crate::numbers::count;
+use crate::table::{Figure, Table};
+use crate::wear::measures::{Measure, mean, quantile};
 
 /// Draws boxes from the first to the third quartile with the median. Whiskers go from the 10th to the 90th percentile.
 /// The boxes of a size are side by side.

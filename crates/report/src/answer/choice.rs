@@ -12,8 +12,8 @@
 
 use std::cmp::Reverse;
 
-use super::grid::{Grid, GridSize};
-use super::rows::erasures;
+use crate::grid::{Grid, GridSize};
+use crate::rows::erasures;
 use flashwise_sim::results::ResultRow;
 
 /// A policy with this share of the most hits is compared by its wear. The smallest share has to wear out the flash much

@@ -2,13 +2,13 @@
 
 use flashwise_sim::results::ResultRow;
 
-use super::charts::{Chart, Series};
-use super::choice::Choice;
-use super::figures::{NUMBERS_FOLLOW, Subject};
-use super::numbers::binary_unit;
-use super::rows::rule;
-use super::scales::linear;
-use super::table::Picture;
+use crate::answer::choice::Choice;
+use crate::draw::charts::{Chart, Series};
+use crate::draw::scales::linear;
+use crate::figures::{NUMBERS_FOLLOW, Subject};
+use crate::numbers::binary_unit;
+use crate::rows::rule;
+use crate::table::Picture;
 
 /// Returns the chart. `own` is the recommended run, which may be behind a rule; `beside` is another run behind a rule.
 pub fn picture(subject: &Subject, choice: &Choice, own: &ResultRow, beside: Option<&ResultRow>) -> Picture {
