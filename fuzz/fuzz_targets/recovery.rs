@@ -7,8 +7,8 @@
 
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, Page, Record, Role, decode_metadata, encode_metadata};
 use flashwise_fuzz::log_writer::{GEOMETRY, LogWriter, found};
-use flashwise_storage::check::check;
 use flashwise_storage::flash::{recover_log, settle};
+use flashwise_storage::offline::check::check;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

@@ -144,11 +144,11 @@ fn all_that_is_wrong(error: &anyhow::Error) -> Vec<String> {
 fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
     use flashwise_server::config::ConfigError;
     use flashwise_server::server::ServerError;
-    use flashwise_storage::capture::CaptureError;
-    use flashwise_storage::detach::DetachError;
+    use flashwise_storage::offline::capture::CaptureError;
+    use flashwise_storage::offline::detach::DetachError;
+    use flashwise_storage::offline::wipe::WipeError;
     use flashwise_storage::pool::PoolError;
     use flashwise_storage::record::RecordError;
-    use flashwise_storage::wipe::WipeError;
 
     error.is::<ConfigError>()
         || error.downcast_ref::<CaptureError>().is_some_and(CaptureError::is_permanent)

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flashwise_storage::disk::inventory::{DiskInfo, Locks, Places, Presence, disks_behind, examine, present, scan};
 use flashwise_storage::export::Exports;
-use flashwise_storage::inventory::{DiskInfo, Locks, Places, Presence, disks_behind, examine, present, scan};
 use flashwise_storage::pool::status::{MapRun, PoolStatus};
 use flashwise_storage::pool::{DiskAdded, NewLogical, Pool, PoolChange, prepare};
 use parking_lot::Mutex;

@@ -4,27 +4,22 @@
 //! backend, which are [`Disk`](disk::Disk)s.
 
 pub mod attach;
-pub mod capture;
-pub mod check;
-pub mod detach;
 pub mod disk;
 pub mod driver;
 pub mod export;
 pub mod flash;
-pub mod inventory;
 pub mod journal;
 pub mod latency;
 pub mod layout;
 mod load;
 mod log;
+pub mod offline;
 pub mod pool;
 pub mod record;
 pub mod replace;
-pub mod salvage;
 pub mod status;
 pub mod time;
 mod vital;
 pub mod volume;
 pub mod what_if;
-pub mod wipe;
 pub mod wlfc;

@@ -12,14 +12,14 @@ use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::log::{Engine, SPARE_FRAMES};
 
-use crate::check::{Report, check_log_layout};
-use crate::detach::{DetachError, destage, destage_in_order, dirty_copies};
 use crate::disk::Disk;
 use crate::driver::{Driver, Measured, Performer};
 use crate::export::{Done, Operation, Request};
 use crate::flash::{FlashError, Progress, cache_tag, recover_log, settle};
 use crate::layout::{CacheLayout, End, Held};
-use crate::salvage::{List, Options, Outcome, Pair, salvage_log};
+use crate::offline::check::{Report, check_log_layout};
+use crate::offline::detach::{DetachError, destage, destage_in_order, dirty_copies};
+use crate::offline::salvage::{List, Options, Outcome, Pair, salvage_log};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, backend_status, cache_config};

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::human;
 use flashwise_core::quantity::{ByteSize, Duration};
-use flashwise_storage::capture::{Capture as Tracing, Device};
+use flashwise_storage::offline::capture::{Capture as Tracing, Device};
 use flashwise_storage::record::segments::Limits;
 use flashwise_storage::record::{self, LIMIT_BYTES_MIN, Recorder};
 use flashwise_storage::status::RecordingState;

@@ -8,12 +8,12 @@ use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Layout};
 use flashwise_core::human;
 use flashwise_storage::attach::{AttachError, Refusal, paired_superblock};
-use flashwise_storage::check::{Report, Severity, check, total_bytes};
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::Options;
 use flashwise_storage::disk::identity::IdentityError;
 use flashwise_storage::disk::zoned::open_flash;
 use flashwise_storage::flash::read_superblock;
+use flashwise_storage::offline::check::{Report, Severity, check, total_bytes};
 use flashwise_storage::pool::POOL_BYTES;
 use flashwise_trace::progress::Progress;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::human;
-use flashwise_storage::inventory::{DiskInfo, Places, Role, examine, scan};
+use flashwise_storage::disk::inventory::{DiskInfo, Places, Role, examine, scan};
 
 use crate::table;
 

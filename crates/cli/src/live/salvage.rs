@@ -11,7 +11,7 @@ use flashwise_core::quantity::ByteSize;
 use flashwise_storage::attach::{BackendSide, Pairing};
 use flashwise_storage::disk::Disk;
 use flashwise_storage::flash::Progress;
-use flashwise_storage::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
+use flashwise_storage::offline::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
 use flashwise_storage::volume::VolumeConfig;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::{is_stream, name_of, write_whole};

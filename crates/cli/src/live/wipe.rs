@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::human;
-use flashwise_storage::check::state_name;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::Options;
 use flashwise_storage::disk::zoned::open_flash;
-use flashwise_storage::wipe::{Holding, examine, wipe};
+use flashwise_storage::offline::check::state_name;
+use flashwise_storage::offline::wipe::{Holding, examine, wipe};
 use uuid::Uuid;
 
 use crate::failure::Misuse;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flashwise_core::human;
-use flashwise_storage::inventory::{DiskInfo, Role};
+use flashwise_storage::disk::inventory::{DiskInfo, Role};
 use flashwise_storage::pool::{PoolError, prepare};
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};

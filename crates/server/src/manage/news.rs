@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flashwise_core::human;
-use flashwise_storage::inventory::Presence;
+use flashwise_storage::disk::inventory::Presence;
 use flashwise_storage::pool::status::{PoolDiskState, PoolDiskStatus, PoolStatus};
 
 use super::Pools;

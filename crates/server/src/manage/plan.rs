@@ -2,7 +2,7 @@
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::human;
-use flashwise_storage::inventory::DiskInfo;
+use flashwise_storage::disk::inventory::DiskInfo;
 use flashwise_storage::pool::plan::lost;
 use flashwise_storage::status::{VolumeState, VolumeStatus};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashwise_storage::inventory::{DiskInfo, Presence};
+use flashwise_storage::disk::inventory::{DiskInfo, Presence};
 use flashwise_storage::pool::PoolChange;
 use flashwise_storage::pool::status::{MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};

@@ -13,8 +13,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 pub use super::open_options::{Allocation, Options, PageCache};
 use super::{ALIGNMENT, Disk, device, discard, length_on_disk, letting_go};
+use crate::disk::inventory::written_bytes;
 use crate::export::Extent;
-use crate::inventory::written_bytes;
 
 /// A regular file or a block device, locked against other users while it is open.
 ///

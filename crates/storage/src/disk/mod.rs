@@ -16,6 +16,7 @@ mod discard;
 pub mod file;
 pub mod health;
 pub mod identity;
+pub mod inventory;
 mod letting_go;
 pub mod memory;
 mod open_options;

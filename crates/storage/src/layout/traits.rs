@@ -7,12 +7,12 @@ use std::io;
 use flashwise_core::cache;
 use flashwise_core::format::{Digest, Geometry, Layout, Superblock};
 
-use crate::check::Report;
-use crate::detach::DetachError;
 use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::flash::{FlashError, Progress};
-use crate::salvage::{List, Options, Outcome, Pair};
+use crate::offline::check::Report;
+use crate::offline::detach::DetachError;
+use crate::offline::salvage::{List, Options, Outcome, Pair};
 use crate::volume::{Opening, VolumeConfig, VolumeError};
 
 /// A layout of a cache on its flash.

@@ -8,8 +8,8 @@ use flashwise_engine::memory::Memory;
 use uuid::Uuid;
 
 use super::CHUNK_BYTES;
+use crate::disk::inventory::POOL_MAGIC;
 use crate::disk::{ALIGNMENT, Disk};
-use crate::inventory::POOL_MAGIC;
 
 /// Bytes wiped at the beginning of a disk, where formats keep their magic numbers.
 const WIPED_HEAD_BYTES: u64 = 1 << 20;

@@ -10,8 +10,8 @@ use super::map::chunks_of;
 use super::prepare::{check, room};
 use super::status::WARN_PERCENT;
 use super::{CHUNK_BYTES, NewLogical, Pool, PoolError};
+use crate::disk::inventory::{DiskInfo, Role};
 use crate::export::Export;
-use crate::inventory::{DiskInfo, Role};
 
 /// The effects of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

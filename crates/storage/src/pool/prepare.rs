@@ -12,9 +12,9 @@ use super::label::{Label, clear};
 use super::metadata::Metadata;
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
+use crate::disk::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::flash::read_superblock;
-use crate::inventory::{DiskInfo, Locks, Places, examine, same};
-use crate::wipe;
+use crate::offline::wipe;
 
 /// Minimum size of a disk. A smaller one would hold little more than its label and the map.
 const DISK_BYTES_MIN: u64 = 1 << 20;

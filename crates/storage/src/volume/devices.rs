@@ -16,10 +16,10 @@ use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wan
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
+use crate::disk::inventory::{DiskInfo, Places, Role, Signature, examine};
 use crate::disk::zoned::file::ZoneFile;
 use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
 use crate::flash::{FlashError, SCAN_THREADS, is_blank};
-use crate::inventory::{DiskInfo, Places, Role, Signature, examine};
 use crate::journal::{BYTES_MIN, JournalError};
 use crate::time;
 

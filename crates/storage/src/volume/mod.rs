@@ -60,12 +60,12 @@ use crate::export::{Done, Error, Export, Extent, Guest, Request};
 use crate::flash::{read_superblock, superblock_pages};
 use crate::latency::Latencies;
 use crate::load::Load;
+use crate::offline::wipe;
 use crate::record::Recorder;
 use crate::status::{VolumeState, VolumeStatus};
 use crate::time::{self, Mutex, Receiver, Sender};
 use crate::vital;
 use crate::what_if::{WhatIf, WhatIfStatus};
-use crate::wipe;
 
 pub(crate) use self::backend_state::backend_status;
 pub(crate) use self::config::cache_config;

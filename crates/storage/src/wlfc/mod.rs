@@ -14,15 +14,15 @@ use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::wlfc::Engine;
 
 use crate::attach::Attachment;
-use crate::check::{Report, check_buckets};
-use crate::detach::{DetachError, destage_buckets};
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
 use crate::driver::{Driver, Performer, recover};
 use crate::export::Request;
 use crate::flash::{FlashError, Progress, cache_tag, write_superblock};
 use crate::layout::{CacheLayout, End, Held};
-use crate::salvage::{self, List, Outcome, Pair, salvage_buckets};
+use crate::offline::check::{Report, check_buckets};
+use crate::offline::detach::{DetachError, destage_buckets};
+use crate::offline::salvage::{self, List, Outcome, Pair, salvage_buckets};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeConfig, VolumeError};
 

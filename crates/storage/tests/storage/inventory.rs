@@ -5,7 +5,7 @@ use std::process::Command;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_storage::disk::file::{FileDisk, Options};
-use flashwise_storage::inventory::{DiskInfo, Holder, Locks, Places, Role, examine, scan};
+use flashwise_storage::disk::inventory::{DiskInfo, Holder, Locks, Places, Role, examine, scan};
 use flashwise_storage::pool::status::PoolDiskState;
 use flashwise_storage::pool::{Pool, PoolConfig, prepare};
 use flashwise_storage::volume::VolumeConfig;

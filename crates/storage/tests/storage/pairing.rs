@@ -14,11 +14,11 @@ use flashwise_core::cache::settings::Settings;
 use flashwise_core::format::Place;
 use flashwise_storage::attach::Pairing;
 use flashwise_storage::attach::stores::side_of;
-use flashwise_storage::detach::{DetachError, Detached, detach};
 use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_storage::disk::identity::identity;
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::flash::{read_superblock, write_superblock};
+use flashwise_storage::offline::detach::{DetachError, Detached, detach};
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
 use rustix::fs::XattrFlags;
 

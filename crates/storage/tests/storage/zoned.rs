@@ -7,7 +7,6 @@ use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::format::{Geometry, State, Superblock};
-use flashwise_storage::check::check;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::Options;
 use flashwise_storage::disk::zoned::file::ZoneFile;
@@ -16,8 +15,9 @@ use flashwise_storage::disk::zoned::{Condition, Use, Zone, ZonedDevice, ZonedFla
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::flash::{FlashError, read_superblock, write_superblock};
 use flashwise_storage::layout::LAYOUTS;
+use flashwise_storage::offline::check::check;
+use flashwise_storage::offline::wipe::{examine, wipe};
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
-use flashwise_storage::wipe::{examine, wipe};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

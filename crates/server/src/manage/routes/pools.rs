@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::header::ETAG;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use flashwise_storage::inventory::DiskInfo;
+use flashwise_storage::disk::inventory::DiskInfo;
 use flashwise_storage::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use flashwise_storage::pool::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogical, PoolChange};
 use serde::Serialize;

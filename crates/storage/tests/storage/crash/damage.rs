@@ -11,10 +11,10 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind, Layout, Resets, Role, 
 use flashwise_core::wlfc::Log;
 use flashwise_core::wlfc::header::{Header, marked_bucket};
 use flashwise_engine::engine::FLASH;
-use flashwise_storage::check::{Severity, check};
 use flashwise_storage::export::Operation;
 use flashwise_storage::flash::{cache_tag, read_superblock};
-use flashwise_storage::salvage::Options;
+use flashwise_storage::offline::check::{Severity, check};
+use flashwise_storage::offline::salvage::Options;
 use flashwise_storage::wlfc::start;
 use flashwise_testing::fake_disk::{CORRUPTIONS, Corruption, FakeDisk};
 use flashwise_testing::random::Random;

@@ -6,13 +6,13 @@ use flashwise_core::cache::{Cache, Reads};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Place, State, Superblock};
 use flashwise_engine::engine::{Engine, Settings};
 use flashwise_engine::memory::Memory;
-use flashwise_storage::check::Report;
-use flashwise_storage::detach::DetachError;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::driver::{Driver, Performer};
 use flashwise_storage::flash::{FlashError, Progress, cache_tag};
 use flashwise_storage::layout::{CacheLayout, End, Held};
-use flashwise_storage::salvage::{List, Options, Outcome, Pair};
+use flashwise_storage::offline::check::Report;
+use flashwise_storage::offline::detach::DetachError;
+use flashwise_storage::offline::salvage::{List, Options, Outcome, Pair};
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Opening, VolumeError};
 

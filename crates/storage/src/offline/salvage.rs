@@ -16,9 +16,9 @@ use flashwise_core::wlfc::{Oob, State as BucketState};
 use flashwise_engine::memory::Memory;
 
 use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty};
-use crate::detach::{DetachError, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
+use crate::offline::detach::{DetachError, destage, destage_buckets, dirty_copies};
 use crate::wlfc::{made_up, start};
 pub use run::salvage;
 

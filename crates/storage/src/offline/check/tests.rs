@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use super::*;
 use crate::attach::memory::MemorySide;
 use crate::attach::{BackendSide, Pairing, Record};
-use crate::detach::{DetachError, Detached, detach};
 use crate::disk::memory::MemoryDisk;
 use crate::export::{Operation, Request};
 use crate::flash::{Progress, format, read_superblock, write_superblock};
+use crate::offline::detach::{DetachError, Detached, detach};
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;

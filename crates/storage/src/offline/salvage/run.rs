@@ -4,9 +4,9 @@ use flashwise_core::format::State;
 
 use super::{List, Options, Outcome, Pair, find_superblock};
 use crate::attach::{Attachment, paired};
-use crate::detach::{DetachError, check_size};
 use crate::flash::Progress;
 use crate::layout::layout_of;
+use crate::offline::detach::{DetachError, check_size};
 
 /// Writes back the certain blocks of a damaged cache. `list` must store the uncertain ones before the cache is given
 /// up. `reading` receives the progress of reading the flash, `progress` the number of blocks written back and their
