@@ -23,20 +23,14 @@ pub mod allocator;
 pub mod config;
 mod files;
 pub mod front;
-mod kept;
 pub mod limits;
-mod making;
 pub mod manage;
-pub mod managed;
-pub mod managed_clients;
-pub mod managed_pools;
-mod managed_volumes;
 mod reach;
 mod reload;
 pub mod scsi;
 pub mod secret;
-pub mod served;
 pub mod server;
+pub mod state;
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

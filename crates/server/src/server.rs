@@ -13,16 +13,16 @@ use crate::front::iscsi::chap::read_secret;
 use crate::front::{
     self, Assignment, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError,
 };
-use crate::kept;
-use crate::making::{Making, finish_deletions};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
-use crate::managed::{Load, Volumes};
-use crate::managed_clients::ServedClients;
-use crate::managed_pools::ServedPools;
-use crate::managed_volumes::ServedVolumes;
 use crate::reach::Reach;
 use crate::secret;
-use crate::served::{Served, Unopened};
+use crate::state::clients::ServedClients;
+use crate::state::kept;
+use crate::state::making::{Making, finish_deletions};
+use crate::state::managed::{Load, Volumes};
+use crate::state::pools::ServedPools;
+use crate::state::served::{Served, Unopened};
+use crate::state::volumes::ServedVolumes;
 use flashwise_storage::export::Exports;
 use flashwise_storage::pool::{OpenError, Pool, PoolError};
 use flashwise_storage::record::{RecordError, Recorder};

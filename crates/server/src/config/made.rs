@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::document::{Entry, Tables};
 pub use super::kind::Kind;
 use super::{ConfigError, Origin, ServerConfig};
-use crate::kept;
+use crate::state::kept;
 
 /// A volume or a pool that was made while the server ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

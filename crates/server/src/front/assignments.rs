@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::iscsi::names;
-use crate::kept;
+use crate::state::kept;
 
 /// The contents of the file, for error messages.
 const WHAT: &str = "assignments of exports to clients";

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Tokens;
-use crate::kept;
+use crate::state::kept;
 
 /// How long a page is signed in.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);

@@ -12,7 +12,7 @@ use super::BLOCK_BYTES;
 use super::nexus::{InitiatorPort, Nexus};
 use super::reservations::Reservations;
 use super::status::code;
-use crate::kept;
+use crate::state::kept;
 
 /// A logical unit.
 pub struct Unit {

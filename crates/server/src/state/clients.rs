@@ -12,7 +12,7 @@ use crate::front::{Assigned, Connections, Iscsi, Right, check_client, right_over
 use crate::manage::ManageError;
 use crate::manage::clients::{Clients, ExportAccess, IscsiStatus, OpenClient, access};
 use crate::manage::plan::Plan;
-use crate::served::Served;
+use crate::state::served::Served;
 
 /// Time limit for answering a disconnected client's requests.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use crate::config::made::Kind;
 use crate::front::Assignments;
 use crate::front::iscsi::names;
-use crate::making::{Making, error};
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewPool, Pools};
 use crate::reach::Reach;
-use crate::served::Served;
+use crate::state::making::{Making, error};
+use crate::state::served::Served;
 
 /// The pools of a server.
 pub struct ServedPools {

@@ -9,11 +9,11 @@ use flashwise_storage::volume::{Volume, VolumeError};
 use crate::config::made::Kind;
 use crate::front::Assignments;
 use crate::front::iscsi::names;
-use crate::making::Making;
 use crate::manage::plan::Plan;
 use crate::manage::{ManageError, NewVolume};
 use crate::reach::Reach;
-use crate::served::Served;
+use crate::state::making::Making;
+use crate::state::served::Served;
 
 /// Makes and removes volumes.
 pub struct ServedVolumes {
