@@ -11,8 +11,9 @@
 //! pages. The footer repeats all records of the unit at a fixed place, so recovery reads a full unit's metadata in one
 //! step.
 
-mod ages;
+mod dirty;
 mod kept;
+mod slot_set;
 mod state;
 mod witness;
 
@@ -22,7 +23,7 @@ use super::contents::{AnyPolicy, Contents};
 use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Record, Region};
 use crate::step::{Cause, Frame, LogRecord, Step};
 pub use crate::step::{Footer, Segment};
-use ages::Ages;
+use dirty::Dirty;
 use kept::Kept;
 
 /// Maximum number of regions recorded one by one as forgotten, if fewer units than [`FORGETTING_UNITS_MIN`] are free.
@@ -33,24 +34,9 @@ const PADDING_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
-    /// Dirty blocks whose newest record is here.
-    dirty: u32,
-    /// Older versions that are kept for their epochs.
-    kept: u32,
     /// The time when its first segment started.
     begun_us: u64,
     destaging: bool,
-}
-
-#[inline]
-fn bit(bits: &[u64], slot: u32) -> bool {
-    bits[slot as usize / 64] >> (slot % 64) & 1 == 1
-}
-
-#[inline]
-fn set_bit(bits: &mut [u64], slot: u32, value: bool) {
-    let word = &mut bits[slot as usize / 64];
-    *word = *word & !(1 << (slot % 64)) | u64::from(value) << (slot % 64);
 }
 
 /// The log: the location of each cached block, and the segment that is being filled.
@@ -58,8 +44,7 @@ fn set_bit(bits: &mut [u64], slot: u32, value: bool) {
 pub struct Log {
     geometry: Geometry,
     contents: Contents,
-    dirty: Vec<u64>,
-    ages: Ages,
+    dirty: Dirty,
     kept: Kept,
     /// Two bits per slot: how often, up to 2, its block was accessed since an admission or a copy placed it there.
     uses: Vec<u64>,
@@ -121,9 +106,8 @@ impl Log {
         Log {
             geometry,
             contents: Contents::new(geometry.pages()),
-            dirty: vec![0; slots.div_ceil(64)],
-            ages: Ages::new(slots),
-            kept: Kept::default(),
+            dirty: Dirty::new(geometry),
+            kept: Kept::new(geometry),
             uses: vec![0; slots.div_ceil(32)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
@@ -224,10 +208,18 @@ impl Log {
         (last / self.geometry.unit_pages * self.geometry.unit_pages..=last).all(|slot| !self.is_dirty(slot))
     }
 
+    /// Marks the copy at `slot` as dirty or clean. A dirty one becomes as young as a new one.
+    pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
+        self.dirty.remove(slot);
+        if dirty {
+            self.dirty.insert(slot, self.dirty.newest());
+        }
+    }
+
     /// Sets the time, and the maximum age of dirty blocks, in microseconds.
     pub fn set_time(&mut self, now_us: u64, dirty_age_us: u64) {
         self.now_us = now_us;
-        self.ages.pass(now_us, dirty_age_us);
+        self.dirty.pass(now_us, dirty_age_us);
     }
 
     /// Records that the write-back of the dirty blocks of the unit of `sequence` is in progress or not. Plans may
@@ -267,7 +259,7 @@ impl Log {
             old.into_iter().for_each(|slot| self.keep_replaced(slot));
         }
         let old = old.map(|slot| (slot, self.is_dirty(slot)));
-        let since = old.and_then(|(slot, _)| self.become_clean(slot)).unwrap_or(self.ages.newest());
+        let since = old.and_then(|(slot, _)| self.dirty.remove(slot)).unwrap_or(self.dirty.newest());
         let (unit, page) = {
             let open = self.open.as_mut().expect("there is room in an open segment");
             open.data_pages += 1;
@@ -280,7 +272,7 @@ impl Log {
         self.contents.place(block, slot);
         self.set_uses(slot, uses);
         if dirty {
-            self.become_dirty(slot, since);
+            self.dirty.insert(slot, since);
         }
         None
     }
@@ -572,8 +564,7 @@ impl Log {
         }
         assert_eq!(copies, self.len());
         assert_eq!(dirty, self.dirty_blocks());
-        assert_eq!(self.dirty.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), dirty);
-        assert_eq!(self.units.iter().map(|unit| u64::from(unit.dirty)).sum::<u64>(), dirty);
+        assert_eq!((0..self.geometry.units).map(|unit| u64::from(self.dirty.in_unit(unit))).sum::<u64>(), dirty);
         self.check_kept();
         if let Some(open) = &self.open {
             let data = open.records.iter().filter(|record| record.kind.has_data()).count();

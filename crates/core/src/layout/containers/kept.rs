@@ -1,30 +1,40 @@
 //! Older versions of blocks that are kept for the [epoch](crate::epochs) that they belong to.
 
-use super::{Log, bit, set_bit};
+use super::Log;
+use super::slot_set::SlotSet;
 use crate::epochs::Epochs;
-use crate::format::Place;
+use crate::format::{Geometry, Place};
 
 /// The kept versions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kept {
     /// The end of the last epoch: dirty copies before it are kept when they are replaced. `None` without epochs.
     before: Option<Place>,
-    /// A bit for each slot; empty before the first.
-    bits: Vec<u64>,
-    blocks: u64,
+    slots: SlotSet,
     /// True if a replaced copy became current again, wherever in the log it is.
     restored: bool,
     /// The epochs that a recovery found.
     found: Option<Epochs>,
 }
 
+impl Kept {
+    /// Returns no versions.
+    pub fn new(geometry: Geometry) -> Kept {
+        Kept { before: None, slots: SlotSet::new(geometry), restored: false, found: None }
+    }
+
+    /// Returns the number of versions in a unit.
+    pub fn in_unit(&self, unit: u32) -> u32 {
+        self.slots.in_unit(unit)
+    }
+}
+
 impl Log {
     /// Keeps dirty copies before this place when they are replaced. With `None`, nothing is kept any more.
     pub fn keep_before(&mut self, place: Option<Place>) {
         self.kept.before = place;
-        if place.is_none() && self.kept.blocks > 0 {
-            (self.kept.bits, self.kept.blocks) = (Vec::new(), 0);
-            self.units.iter_mut().for_each(|unit| unit.kept = 0);
+        if place.is_none() {
+            self.kept.slots = SlotSet::new(self.geometry);
         }
     }
 
@@ -34,52 +44,36 @@ impl Log {
             && self.is_dirty(slot)
             && self.is_before(slot, place)
         {
-            self.keep_version(slot);
+            self.kept.slots.insert(slot);
         }
-    }
-
-    fn keep_version(&mut self, slot: u32) {
-        if self.kept.bits.is_empty() {
-            self.kept.bits = vec![0; self.dirty.len()];
-        }
-        assert!(!self.is_kept(slot), "a version is replaced once");
-        set_bit(&mut self.kept.bits, slot, true);
-        self.units[(slot / self.geometry.unit_pages) as usize].kept += 1;
-        self.kept.blocks += 1;
     }
 
     /// True if `slot` holds a version that is kept for its epoch.
     pub fn is_kept(&self, slot: u32) -> bool {
-        !self.kept.bits.is_empty() && bit(&self.kept.bits, slot)
+        self.kept.slots.contains(slot)
     }
 
     /// Ends the keeping of a version, if it is kept. Returns true if it was.
     pub fn drop_kept(&mut self, slot: u32) -> bool {
-        let was = self.is_kept(slot);
-        if was {
-            set_bit(&mut self.kept.bits, slot, false);
-            self.units[(slot / self.geometry.unit_pages) as usize].kept -= 1;
-            self.kept.blocks -= 1;
-        }
-        was
+        self.kept.slots.remove(slot)
     }
 
     /// Ends the keeping of all versions from a place on.
     pub fn drop_kept_from(&mut self, place: Place) {
-        if self.kept.blocks > 0 {
-            let behind = (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot) && !self.is_before(slot, place));
-            behind.collect::<Vec<_>>().into_iter().for_each(|slot| {
+        if self.kept_blocks() > 0 {
+            let behind: Vec<u32> = self.kept.slots.iter().filter(|&slot| !self.is_before(slot, place)).collect();
+            for slot in behind {
                 self.drop_kept(slot);
-            });
+            }
         }
     }
 
     /// Ends the keeping of all versions before a place. The dirty copies there belong to the next epoch.
     pub fn drop_kept_before(&mut self, place: Place) {
-        let before = (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot) && self.is_before(slot, place));
-        before.collect::<Vec<_>>().into_iter().for_each(|slot| {
+        let before: Vec<u32> = self.kept.slots.iter().filter(|&slot| self.is_before(slot, place)).collect();
+        for slot in before {
             self.drop_kept(slot);
-        });
+        }
         self.find_all_versions();
     }
 
@@ -90,7 +84,7 @@ impl Log {
 
     /// Returns the number of kept versions.
     pub fn kept_blocks(&self) -> u64 {
-        self.kept.blocks
+        self.kept.slots.len()
     }
 
     /// Notes that a replaced copy is current again.
@@ -107,8 +101,8 @@ impl Log {
 
     /// True if the unit of `sequence` has data that the backend lacks: dirty copies, or kept versions.
     pub fn is_needed(&self, sequence: u64) -> bool {
-        let unit = &self.units[self.geometry.unit_of(sequence) as usize];
-        unit.dirty > 0 || unit.kept > 0
+        let unit = self.geometry.unit_of(sequence);
+        self.dirty.in_unit(unit) > 0 || self.kept.in_unit(unit) > 0
     }
 
     /// Returns the number of free units, and of the oldest ones without data that the backend lacks; counted up to
@@ -144,7 +138,7 @@ impl Log {
     /// Adds a recovered version of `block`, older than its newest copy, that is kept for its epoch.
     pub fn restore_kept(&mut self, block: u32, slot: u32) {
         self.contents.note_superseded(block, slot);
-        self.keep_version(slot);
+        self.kept.slots.insert(slot);
     }
 
     /// Sets the epochs that a recovery found.
@@ -161,13 +155,13 @@ impl Log {
     /// Asserts what holds of kept versions. Slow; for tests.
     pub(super) fn check_kept(&self) {
         let mut kept = vec![0; self.units.len()];
-        for slot in (0..self.geometry.pages()).filter(|&slot| self.is_kept(slot)) {
+        for slot in self.kept.slots.iter() {
             assert!(!self.is_dirty(slot) && self.contents.block_at(slot).is_some(), "slot {slot} is kept");
             assert_eq!(self.contents.current(slot), None, "slot {slot} is kept and current");
             assert!(self.sequence_at(slot) >= self.tail, "slot {slot} is kept and was reset");
             kept[(slot / self.geometry.unit_pages) as usize] += 1;
         }
-        assert_eq!(kept, self.units.iter().map(|unit| unit.kept).collect::<Vec<_>>());
-        assert_eq!(u64::from(kept.iter().sum::<u32>()), self.kept.blocks);
+        assert_eq!(kept, (0..self.geometry.units).map(|unit| self.kept.in_unit(unit)).collect::<Vec<_>>());
+        assert_eq!(u64::from(kept.iter().sum::<u32>()), self.kept_blocks());
     }
 }

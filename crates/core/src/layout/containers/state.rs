@@ -1,6 +1,6 @@
 //! Queries of a log's state.
 
-use super::{Log, bit};
+use super::Log;
 use crate::format::{Geometry, Place};
 use crate::step::{Cause, Frame, Segment};
 
@@ -19,7 +19,7 @@ impl Log {
     /// True if the block whose newest copy is at `slot` is dirty.
     #[inline]
     pub fn is_dirty(&self, slot: u32) -> bool {
-        bit(&self.dirty, slot)
+        self.dirty.contains(slot)
     }
 
     /// True if the newest copy of `block` is the one at `slot` in the unit of `sequence`.
@@ -59,7 +59,7 @@ impl Log {
 
     /// Returns the number of dirty blocks.
     pub fn dirty_blocks(&self) -> u64 {
-        self.ages.total()
+        self.dirty.len()
     }
 
     /// Returns the number of blocks added to the log for `cause`.
@@ -100,40 +100,40 @@ impl Log {
 
     /// Returns the dirty blocks in the unit of `sequence`; 0 during their write-back.
     pub fn dirty_in(&self, sequence: u64) -> u32 {
-        let unit = &self.units[self.geometry.unit_of(sequence) as usize];
-        if unit.destaging { 0 } else { unit.dirty }
+        let unit = self.geometry.unit_of(sequence);
+        if self.units[unit as usize].destaging { 0 } else { self.dirty.in_unit(unit) }
     }
 
     /// True if a dirty block in the unit of `sequence` is due for write-back, even if that is in progress.
     pub fn has_due(&self, sequence: u64) -> bool {
         let unit = self.geometry.unit_of(sequence);
         let mut slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);
-        self.has_dirty(sequence) && slots.any(|slot| self.is_dirty(slot) && self.ages.is_due(slot))
+        self.has_dirty(sequence) && slots.any(|slot| self.is_dirty(slot) && self.dirty.is_due(slot))
     }
 
     /// Returns the time when a block will be due, 0 if one already is; `None` without dirty blocks.
     pub fn due_us(&self) -> Option<u64> {
-        self.ages.due_us()
+        self.dirty.due_us()
     }
 
     /// Returns the time when the oldest dirty block became dirty, or up to a tenth of the maximum age earlier.
     pub fn oldest_dirty_us(&self) -> Option<u64> {
-        self.ages.oldest_us()
+        self.dirty.oldest_us()
     }
 
     /// Returns how often blocks have become due.
     pub fn due_count(&self) -> u64 {
-        self.ages.count()
+        self.dirty.count()
     }
 
     /// True if the dirty block at `slot` became dirty in the newest period.
     pub fn is_newly_dirty(&self, slot: u32) -> bool {
-        self.ages.of(slot) == self.ages.newest()
+        self.dirty.of(slot) == self.dirty.newest()
     }
 
     /// True if the unit of `sequence` has dirty blocks, with or without a write-back in progress.
     pub fn has_dirty(&self, sequence: u64) -> bool {
-        self.units[self.geometry.unit_of(sequence) as usize].dirty > 0
+        self.dirty.in_unit(self.geometry.unit_of(sequence)) > 0
     }
 
     /// Returns the time when the unit of `sequence` was started.

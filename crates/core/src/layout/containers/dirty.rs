@@ -1,10 +1,11 @@
-//! The age of dirty blocks, in periods: four bits per slot.
+//! The dirty slots, and the ages of their blocks in periods: four bits per slot.
 //!
 //! A block belongs to the period in which it became dirty. Overwriting or copying it forward does not change that;
 //! writing it back ends it. Sixteen periods are distinguished. So a new one begins only once no block of the sixteenth
 //! last is dirty. Until then the newest is extended, and its blocks count as older than they are.
 
-use super::{Log, set_bit};
+use super::slot_set::SlotSet;
+use crate::format::Geometry;
 
 /// Number of distinguished periods.
 const PERIODS: usize = 16;
@@ -14,9 +15,10 @@ const PERIODS_OF_AGE: u64 = 10;
 /// back.
 const DUE_AFTER: usize = 8;
 
-/// The periods of dirty slots.
+/// The dirty slots.
 #[derive(Debug)]
-pub(super) struct Ages {
+pub(super) struct Dirty {
+    slots: SlotSet,
     /// Four bits per slot, valid if the slot is dirty.
     periods: Vec<u64>,
     /// Dirty blocks of each period.
@@ -31,11 +33,18 @@ pub(super) struct Ages {
     lasts_us: u64,
 }
 
-impl Ages {
-    /// Creates ages of this many slots, none of them dirty.
-    pub fn new(slots: usize) -> Ages {
-        let periods = vec![0; slots.div_ceil(16)];
-        Ages { periods, blocks: [0; PERIODS], begun_us: [0; PERIODS], newest: 0, ends_us: u64::MAX, lasts_us: u64::MAX }
+impl Dirty {
+    /// Returns the empty set.
+    pub fn new(geometry: Geometry) -> Dirty {
+        Dirty {
+            slots: SlotSet::new(geometry),
+            periods: vec![0; (geometry.pages() as usize).div_ceil(16)],
+            blocks: [0; PERIODS],
+            begun_us: [0; PERIODS],
+            newest: 0,
+            ends_us: u64::MAX,
+            lasts_us: u64::MAX,
+        }
     }
 
     /// Advances to the time `now_us`, with the maximum age of dirty blocks.
@@ -96,18 +105,35 @@ impl Ages {
         (self.periods[slot as usize / 16] >> (slot % 16 * 4) & 15) as usize
     }
 
-    /// Marks a slot as dirty, with the period of its block.
-    pub fn add(&mut self, slot: u32, period: usize) {
+    /// True if a slot is dirty.
+    #[inline]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.slots.contains(slot)
+    }
+
+    /// Returns the number of dirty slots in a unit.
+    pub fn in_unit(&self, unit: u32) -> u32 {
+        self.slots.in_unit(unit)
+    }
+
+    /// Returns the number of dirty slots.
+    pub fn len(&self) -> u64 {
+        self.slots.len()
+    }
+
+    /// Marks a clean slot as dirty, with the period of its block.
+    pub fn insert(&mut self, slot: u32, period: usize) {
+        self.slots.insert(slot);
         let (word, shift) = (&mut self.periods[slot as usize / 16], slot % 16 * 4);
         *word = *word & !(15 << shift) | (period as u64) << shift;
         self.blocks[period] += 1;
     }
 
-    /// Marks a dirty slot as clean. Returns the period of its block.
-    pub fn remove(&mut self, slot: u32) -> usize {
-        let period = self.of(slot);
+    /// Marks a slot as clean. Returns the period in which its block became dirty, if it was.
+    pub fn remove(&mut self, slot: u32) -> Option<usize> {
+        let period = self.slots.remove(slot).then(|| self.of(slot))?;
         self.blocks[period] -= 1;
-        period
+        Some(period)
     }
 
     /// Returns the number of dirty blocks that are due.
@@ -129,45 +155,17 @@ impl Ages {
         let of = |periods: usize| self.blocks[self.ago(DUE_AFTER - 1 - periods)] > 0;
         (0..DUE_AFTER).find(|&periods| of(periods)).map(begins_us)
     }
-
-    /// Returns the number of dirty blocks.
-    pub fn total(&self) -> u64 {
-        self.blocks.iter().sum()
-    }
-}
-
-impl Log {
-    /// Marks the copy at `slot` as dirty or clean.
-    pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
-        self.become_clean(slot);
-        if dirty {
-            self.become_dirty(slot, self.ages.newest());
-        }
-    }
-
-    pub(super) fn become_dirty(&mut self, slot: u32, period: usize) {
-        set_bit(&mut self.dirty, slot, true);
-        self.ages.add(slot, period);
-        self.units[(slot / self.geometry.unit_pages) as usize].dirty += 1;
-    }
-
-    /// Marks the slot as clean. Returns the period in which its block became dirty, if it was.
-    pub(super) fn become_clean(&mut self, slot: u32) -> Option<usize> {
-        if !self.is_dirty(slot) {
-            return None;
-        }
-        set_bit(&mut self.dirty, slot, false);
-        let period = self.ages.remove(slot);
-        self.units[(slot / self.geometry.unit_pages) as usize].dirty -= 1;
-        Some(period)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Log;
     use super::*;
-    use crate::format::Geometry;
     use crate::step::{Cause, Frame};
+
+    fn dirty() -> Dirty {
+        Dirty::new(Geometry { units: 16, unit_pages: 64 })
+    }
 
     #[test]
     fn a_block_that_is_overwritten_or_copied_forward_keeps_its_age() {
@@ -190,51 +188,51 @@ mod tests {
 
     #[test]
     fn a_block_is_due_seven_to_eight_tenths_of_the_age_after_it_became_dirty() {
-        let mut ages = Ages::new(64);
+        let mut dirty = dirty();
         // Periods of 1 s.
-        let at = |ages: &mut Ages, seconds: u64| {
-            ages.pass(seconds * 1_000_000, 10_000_000);
-            (ages.due_blocks(), ages.due_us().map(|us| us / 1_000_000))
+        let at = |dirty: &mut Dirty, seconds: u64| {
+            dirty.pass(seconds * 1_000_000, 10_000_000);
+            (dirty.due_blocks(), dirty.due_us().map(|us| us / 1_000_000))
         };
-        assert_eq!((at(&mut ages, 100), ages.oldest_us()), ((0, None), None));
-        ages.add(40, ages.newest());
-        assert_eq!((at(&mut ages, 101), ages.oldest_us()), ((0, Some(108)), Some(100_000_000)));
-        ages.add(41, ages.newest());
-        assert_eq!(at(&mut ages, 107), (0, Some(108)));
-        ages.add(63, ages.newest());
-        assert_eq!(at(&mut ages, 108), (1, Some(0)));
-        assert!(ages.is_due(40) && !ages.is_due(41) && !ages.is_due(63));
-        assert_eq!(ages.remove(40), ages.ago(8));
-        assert_eq!(at(&mut ages, 108), (0, Some(109)));
-        assert_eq!(at(&mut ages, 109), (1, Some(0)));
-        assert_eq!(ages.oldest_us(), Some(101_000_000));
-        assert_eq!(ages.remove(41), ages.ago(8));
-        assert_eq!(at(&mut ages, 110), (0, Some(115)));
+        assert_eq!((at(&mut dirty, 100), dirty.oldest_us()), ((0, None), None));
+        dirty.insert(40, dirty.newest());
+        assert_eq!((at(&mut dirty, 101), dirty.oldest_us()), ((0, Some(108)), Some(100_000_000)));
+        dirty.insert(41, dirty.newest());
+        assert_eq!(at(&mut dirty, 107), (0, Some(108)));
+        dirty.insert(63, dirty.newest());
+        assert_eq!(at(&mut dirty, 108), (1, Some(0)));
+        assert!(dirty.is_due(40) && !dirty.is_due(41) && !dirty.is_due(63));
+        assert_eq!(dirty.remove(40), Some(dirty.ago(8)));
+        assert_eq!(at(&mut dirty, 108), (0, Some(109)));
+        assert_eq!(at(&mut dirty, 109), (1, Some(0)));
+        assert_eq!(dirty.oldest_us(), Some(101_000_000));
+        assert_eq!(dirty.remove(41), Some(dirty.ago(8)));
+        assert_eq!(at(&mut dirty, 110), (0, Some(115)));
     }
 
     #[test]
     fn time_may_jump_to_its_end() {
-        let mut ages = Ages::new(64);
+        let mut dirty = dirty();
         for now_us in [0, 1 << 62, u64::MAX, u64::MAX] {
-            ages.pass(now_us, 10_000_000);
+            dirty.pass(now_us, 10_000_000);
         }
-        ages.add(0, ages.newest());
-        ages.pass(u64::MAX, 10_000_000);
-        assert_eq!(ages.total(), 1);
+        dirty.insert(0, dirty.newest());
+        dirty.pass(u64::MAX, 10_000_000);
+        assert_eq!(dirty.len(), 1);
     }
 
     #[test]
     fn the_newest_period_lasts_while_blocks_of_the_sixteenth_last_are_dirty() {
-        let mut ages = Ages::new(64);
-        ages.pass(0, 10);
-        ages.add(0, ages.newest());
-        ages.pass(1_000, 10);
-        let newest = ages.newest();
-        ages.add(1, newest);
-        ages.pass(2_000, 10);
-        assert_eq!((ages.newest(), ages.due_blocks()), (newest, 1));
-        ages.remove(0);
-        ages.pass(2_000, 10);
-        assert_eq!((ages.due_us(), ages.total()), (Some(2_007), 1));
+        let mut dirty = dirty();
+        dirty.pass(0, 10);
+        dirty.insert(0, dirty.newest());
+        dirty.pass(1_000, 10);
+        let newest = dirty.newest();
+        dirty.insert(1, newest);
+        dirty.pass(2_000, 10);
+        assert_eq!((dirty.newest(), dirty.due_blocks()), (newest, 1));
+        dirty.remove(0);
+        dirty.pass(2_000, 10);
+        assert_eq!((dirty.due_us(), dirty.len()), (Some(2_007), 1));
     }
 }
