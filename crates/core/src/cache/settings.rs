@@ -65,8 +65,8 @@ impl Settings {
     }
 
     /// Returns the value of the setting `name`, given or default. A lower `dirty-high` lowers the default of
-    /// `dirty-low`.
-    fn value(&self, name: &str) -> Value {
+    /// `dirty-low`. The name is one of the table.
+    pub fn value(&self, name: &str) -> Value {
         let setting = Setting::named(name);
         self.given(setting).cloned().unwrap_or_else(|| match setting.default() {
             Value::Share(low) if name == "dirty-low" => Value::Share(low.min(self.value("dirty-high").share())),

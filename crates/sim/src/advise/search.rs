@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flashwise_core::cache::WriteBackOrder;
+use flashwise_core::quantity::Share;
 use flashwise_core::tiers::{YEAR_DAYS, YEAR_SECONDS};
 use flashwise_device::TierModel;
 use flashwise_device::offers::Offer;
@@ -124,9 +125,13 @@ impl<'a> Search<'a> {
             for admission in &ways.admissions {
                 for &mode in &ways.modes {
                     for &over_provision in &ways.over_provisions {
-                        let (policy, admission) = (policy.clone(), admission.clone());
                         let order = if mode == "write-back" { question.order } else { WriteBackOrder::None };
-                        all.push(Way { policy, admission, mode, order, over_provision });
+                        // Epochs that are written back as soon as they end write less to the flash.
+                        let at_once = (order != WriteBackOrder::None).then_some(Share::new(0.0));
+                        for dirty_high in std::iter::once(None).chain(at_once) {
+                            let (policy, admission) = (policy.clone(), admission.clone());
+                            all.push(Way { policy, admission, mode, order, dirty_high, over_provision });
+                        }
                     }
                 }
             }
@@ -407,6 +412,7 @@ impl<'a> Search<'a> {
             admission: way.admission.to_string(),
             write_mode: way.mode.to_owned(),
             write_back_order: way.order.name().to_owned(),
+            dirty_high: way.dirty_high.map(Share::of_one),
             over_provision: way.over_provision.of_one(),
             price: bought.price,
             waiting_cost,

@@ -290,7 +290,7 @@ impl Job {
         given.check().map_err(refuse)?;
         let mut all = Settings::default();
         for setting in SETTINGS.iter().filter(|setting| setting.is_of(OnFlash::Log)) {
-            all.set(setting, given.given(setting).cloned().unwrap_or_else(|| setting.default()));
+            all.set(setting, given.value(setting.name()));
         }
         Ok(all)
     }
