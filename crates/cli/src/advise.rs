@@ -67,7 +67,8 @@ pub struct Advise {
     modes: Vec<List<&'static str>>,
     /// Required order of write-back: none, barriers or journal
     ///
-    /// With an order, the backend is a consistent older state if the flash is lost. The answer has the cost of that.
+    /// With an order, the backend is a consistent older state if the flash is lost; with journal, once a start has
+    /// completed it. The answer has the cost of that.
     #[arg(
         long = "write-back-order",
         value_name = "ORDER",

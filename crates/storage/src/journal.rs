@@ -123,14 +123,14 @@ pub fn open(
         (Some(expected), None) => return Err(JournalError::Missing { expected }),
         (None, None) if !is_blank => return Err(JournalError::Foreign),
         (None, _) => {
-            let new = Head { journal: Uuid::new_v4().into_bytes(), backend: identity, ..Head::default() };
             journal.write(0, &[0; MARKS * BLOCK_BYTES])?;
-            journal.write_mark(&new)?;
-            new
+            Head { journal: Uuid::new_v4().into_bytes(), backend: identity, ..Head::default() }
         }
     };
     let group = Group::find(&last, pages, |page, bytes| journal.read(page, bytes))?;
     if let Some(group) = &group {
+        // If only the server ended, the device may still lose it.
+        journal.disk.sync()?;
         let mut backend = Aligned::new(backend);
         let read = |page: u32, bytes: &mut [u8]| journal.read(page, bytes);
         let is_whole = group.read(read, |blocks, bytes| put_in_place(&mut backend, blocks, bytes))?;
@@ -138,9 +138,13 @@ pub fn open(
             return Err(io::Error::other("it changed while it was read").into());
         }
         backend.disk.sync()?;
-        journal.write_mark(&group.head)?;
         last = group.head;
+    } else {
+        // Parts of a group may be left. The next one, which may have pages in common with it, must not complete it.
+        last.number += 1;
     }
+    // Of a server that was killed, the device could still lose the mark that was found.
+    journal.write_mark(&last)?;
     let replayed_blocks = group.map(|group| group.blocks.len());
     Ok(Opened { journal: Journal { pages, last }, replayed_blocks, given_up })
 }

@@ -10,6 +10,7 @@ use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_storage::attach::{BackendSide, Pairing};
 use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
 use flashwise_storage::flash::Progress;
 use flashwise_storage::offline::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
 use flashwise_storage::volume::VolumeConfig;
@@ -34,6 +35,9 @@ pub struct SalvageFlags {
     /// Give up everything that cannot be written back, and mark the cache as detached
     #[arg(long, requires = "salvage")]
     discard_rest: bool,
+    /// Journal of the backend, if write-back used one [default: that of the configuration]
+    #[arg(long, value_name = "FILE", requires = "salvage")]
+    journal: Option<PathBuf>,
     /// Size of the flash in use, if the superblock is lost [default: all of it]
     #[arg(long, value_name = "SIZE", requires = "salvage")]
     flash_size: Option<ByteSize>,
@@ -102,7 +106,12 @@ impl SalvageFlags {
                 error => io::Error::other(error),
             })
         };
-        let pair = Pair { flash, backend, side, pairing };
+        // A journal that is lost may be given up.
+        let configured = volume.journal.as_ref().filter(|path| path.exists());
+        let journal = self.journal.as_ref().or(configured);
+        let journal = journal.map(|path| FileDisk::open(path, FileOptions::default())).transpose()?;
+        let journal = journal.as_ref().map(|disk| disk as &dyn Disk);
+        let pair = Pair { flash, backend, journal, side, pairing };
         let outcome = salvage(pair, &options, &mut write, reading, progress)?;
         Ok(Salvaged { outcome, list })
     }
@@ -157,6 +166,9 @@ impl Salvaged {
                  without it."
             );
             return Ok(());
+        }
+        if outcome.journal_blocks > 0 {
+            println!("{} were written back from the journal.", blocks(outcome.journal_blocks as u64));
         }
         println!("{} that are certainly the newest were written back.", blocks(outcome.certain_blocks));
         if outcome.listed.is_empty() {

@@ -271,6 +271,9 @@ fn of_purchase(search: &Search, cache: &AdvisedCache) -> Vec<String> {
     if cache.write_mode == "write-back" {
         let ordered = match &cache.write_back_order[..] {
             "none" => "",
+            "journal" => {
+                " The storage is then a consistent older state, once a start has completed it from the journal."
+            }
             _ => " The storage is then a consistent older state.",
         };
         told.push(format!(

@@ -21,6 +21,7 @@ use crate::attach::AttachError;
 use crate::disk::Disk;
 use crate::export::Error;
 use crate::flash::{FlashError, cache_tag};
+use crate::journal::JournalError;
 use crate::wlfc::start;
 pub(crate) use in_order::destage_in_order;
 pub use run::detach;
@@ -43,6 +44,8 @@ pub enum DetachError {
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
     Pair { path: String, backend: String, error: AttachError },
+    #[error("backend {backend}: journal: {error}. --discard-rest gives it up, with all that cannot be salvaged")]
+    Journal { backend: String, error: JournalError },
     #[error("backend {path}: found {found} bytes, expected {expected}; it was truncated or is another backend")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
@@ -65,8 +68,13 @@ pub enum DetachError {
 impl DetachError {
     /// True if a retry cannot succeed, because the devices do not belong together.
     pub fn is_misuse(&self) -> bool {
-        let DetachError::Pair { error, .. } = self else { return matches!(self, DetachError::BackendTooSmall { .. }) };
-        matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))
+        match self {
+            DetachError::Pair { error, .. } => {
+                matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))
+            }
+            DetachError::Journal { error, .. } => !matches!(error, JournalError::Io(_)),
+            error => matches!(error, DetachError::BackendTooSmall { .. }),
+        }
     }
 
     pub(crate) fn cache(flash: &dyn Disk, error: FlashError) -> DetachError {

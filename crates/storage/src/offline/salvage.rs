@@ -76,6 +76,8 @@ pub struct Outcome {
     pub was_detached: bool,
     /// True if the cache is damaged but held no dirty blocks.
     pub was_empty: bool,
+    /// Number of blocks of the journal's last group that were written into place.
+    pub journal_blocks: usize,
     /// Number of certain blocks that were written back.
     pub certain_blocks: u64,
     /// Number of uncertain blocks that were written back.
@@ -108,6 +110,8 @@ pub struct Pair<'a> {
     pub flash: &'a dyn Disk,
     /// The backend.
     pub backend: &'a dyn Disk,
+    /// The journal of the backend, if it is at hand.
+    pub journal: Option<&'a dyn Disk>,
     /// The backend's record of its cache.
     pub side: &'a dyn BackendSide,
     /// The expected pairing.
@@ -246,7 +250,7 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// Finds the superblock, or derives it from the backend's record. The second value is true if the end of the log is
 /// certain. For derived buckets, [`salvage_buckets`] determines that.
 fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, bool), DetachError> {
-    let Pair { flash, backend, side, pairing } = pair;
+    let Pair { flash, backend, side, pairing, .. } = pair;
     match read_superblock(flash) {
         Ok(superblock) => return Ok((superblock, true)),
         Err(error @ FlashError::NoSuperblock(PageError::Version { .. })) => {

@@ -8,14 +8,21 @@ use std::sync::{Arc, mpsc};
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::checksum::crc32c;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::journal::{Group, Head, INDEX_START};
-use flashwise_storage::attach::BackendSide;
 use flashwise_storage::attach::memory::MemorySide;
-use flashwise_storage::disk::identity::Identity;
+use flashwise_storage::attach::stores::side_of;
+use flashwise_storage::attach::{BackendSide, Pairing};
+use flashwise_storage::disk::Disk;
+use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
+use flashwise_storage::disk::identity::{Identity, identity};
 use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::journal;
+use flashwise_storage::offline::salvage::{Options as SalvageOptions, Pair, salvage};
 use flashwise_storage::volume::{OpenDisk, Opened, Storage, Volume, VolumeConfig};
-use flashwise_testing::fake_disk::FakeDisk;
+use flashwise_testing::fake_disk::{FakeDisk, Loss};
+use flashwise_testing::random::Random;
+use uuid::Uuid;
 
 use crate::failing::SharedSide;
 
@@ -41,18 +48,98 @@ fn start(config: &VolumeConfig) -> Result<Opened, String> {
     Ok(opened)
 }
 
-/// Puts a whole group of two blocks into a journal, without its mark.
+/// The index and the blocks of the group after the last one in place: blocks 3 and 9.
+fn next_group(marks: &[Page; 2]) -> Vec<Page> {
+    let last = Head::last(marks).expect("it was set up");
+    let data = [[5; BLOCK_BYTES], [6; BLOCK_BYTES]];
+    let blocks = [3, 9].into_iter().zip(data.iter().map(|page| crc32c(page))).collect();
+    let group = Group { head: Head { number: last.number + 1, ..last }, blocks };
+    group.index().chain(data).collect()
+}
+
+/// Puts that group into a journal, without its mark.
 fn put_group(path: &Path) {
     let journal = File::options().read(true).write(true).open(path).unwrap();
     let mut marks = [[0; BLOCK_BYTES]; 2];
     journal.read_exact_at(marks.as_flattened_mut(), 0).unwrap();
-    let last = Head::last(&marks).expect("it was set up");
-    let data = [[5; BLOCK_BYTES], [6; BLOCK_BYTES]];
-    let blocks = [3, 9].into_iter().zip(data.iter().map(|page| crc32c(page))).collect();
-    let group = Group { head: Head { number: last.number + 1, ..last }, blocks };
-    for (page, at) in group.index().chain(data).zip(u64::from(INDEX_START)..) {
-        journal.write_all_at(&page, at * BLOCK_BYTES as u64).unwrap();
+    for (page, at) in next_group(&marks).iter().zip(u64::from(INDEX_START)..) {
+        journal.write_all_at(page, at * BLOCK_BYTES as u64).unwrap();
     }
+}
+
+/// A journal of a backend, both in memory.
+struct InMemory {
+    journal: Arc<FakeDisk>,
+    backend: Arc<FakeDisk>,
+    expected: Option<Uuid>,
+}
+
+impl InMemory {
+    fn new() -> InMemory {
+        let mut it = InMemory { journal: disk(64), backend: disk(16), expected: None };
+        it.start().unwrap();
+        it
+    }
+
+    /// Starts. Returns the number of blocks that were written into place.
+    fn start(&mut self) -> Result<Option<usize>, String> {
+        let opened = journal::open(&*self.journal, &*self.backend, [9; 16], self.expected, false);
+        let opened = opened.map_err(|error| error.to_string())?;
+        self.expected = Some(Uuid::from_bytes(opened.journal.last.journal));
+        Ok(opened.replayed_blocks)
+    }
+
+    /// Writes pages of the next group.
+    fn put(&self, pages: &[usize]) {
+        let group = next_group(&[self.journal.page(0), self.journal.page(1)]);
+        for &page in pages {
+            let at = INDEX_START as usize + page;
+            self.journal.write_at(&group[page], (at * BLOCK_BYTES) as u64).unwrap();
+        }
+    }
+}
+
+/// A crash left a part of a group. A later group may have equal pages where the rest would be: zeroes, for example.
+#[test]
+fn the_next_group_never_completes_one_that_a_crash_left() {
+    let mut it = InMemory::new();
+    it.put(&[0, 1]);
+    assert_eq!(it.start(), Ok(None));
+    it.put(&[2]);
+    assert_eq!(it.start(), Ok(None));
+    it.put(&[0, 1, 2]);
+    assert_eq!(it.start(), Ok(Some(2)));
+}
+
+/// The server was killed before it flushed the mark. The backend goes on, and then the power fails.
+#[test]
+fn a_start_makes_the_mark_durable_that_it_finds() {
+    let mut it = InMemory::new();
+    it.put(&[0, 1, 2]);
+    it.journal.sync().unwrap();
+    let last = Head::last(&[it.journal.page(0), it.journal.page(1)]).expect("it was set up");
+    let head = Head { number: last.number + 1, ..last };
+    it.journal.write_at(&head.mark(), u64::from(head.mark_page()) * BLOCK_BYTES as u64).unwrap();
+    assert_eq!(it.start(), Ok(None));
+    it.journal.crash(Loss::Everything, &mut Random(1));
+    assert_eq!(it.start(), Ok(None));
+}
+
+/// The server was killed before it flushed the journal, and the power fails while the next start writes the group into
+/// place.
+#[test]
+fn a_group_is_durable_before_a_start_writes_it_into_place() {
+    let mut it = InMemory::new();
+    it.put(&[0, 1, 2]);
+    it.backend.set_lives(1);
+    it.start().unwrap_err();
+    it.backend.set_lives(u64::MAX);
+    for (disk, loss) in [(&it.journal, Loss::Everything), (&it.backend, Loss::Nothing)] {
+        disk.crash(loss, &mut Random(1));
+    }
+    assert_eq!(it.backend.page(3)[0], 5);
+    assert_eq!(it.start(), Ok(Some(2)));
+    assert_eq!([3, 9].map(|block| it.backend.page(block)[0]), [5, 6]);
 }
 
 fn byte_at(path: &Path, block: u64) -> u8 {
@@ -83,6 +170,37 @@ fn a_start_writes_a_whole_group_into_place_with_the_flash_and_without() {
         assert!(!notes.contains("journal"), "{notes}");
         assert_eq!(byte_at(&config.backend, 3), 7);
     }
+}
+
+/// Without that, a start would later write the group over what was salvaged.
+#[test]
+fn a_salvage_completes_the_backend_from_its_journal_or_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    make(config.backend.clone(), 16 * MIB);
+    make(config.journal.clone().unwrap(), 64 * MIB);
+    start(&config).unwrap();
+    put_group(config.journal.as_ref().unwrap());
+    let disk = |path: &Path| Arc::new(FileDisk::open(path, FileOptions::default()).unwrap());
+    let [flash, backend, journal] =
+        [&config.flash, &config.backend, config.journal.as_ref().unwrap()].map(|path| disk(path));
+    let id = identity(&backend, None).unwrap().id;
+    let side = side_of(backend.clone(), id, &config.state_directory).unwrap();
+    let pairing = Pairing { backend: id, is_identified: false, discards: false };
+    let run = |journal: Option<&dyn Disk>, options| {
+        let pair = Pair { flash: &*flash, backend: &*backend, journal, side: &*side, pairing: &pairing };
+        salvage(pair, &options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
+    };
+    let blank = FakeDisk::new(16, BLOCK_BYTES);
+    for (journal, expected) in [(None, "none is configured"), (Some(&blank as &dyn Disk), "it is blank or damaged")] {
+        let error = run(journal, SalvageOptions::default()).unwrap_err();
+        assert!(error.is_misuse() && error.to_string().contains(expected), "{error}");
+        assert!(error.to_string().contains("--discard-rest gives it up"), "{error}");
+    }
+    let outcome = run(Some(&*journal), SalvageOptions::default()).unwrap();
+    assert_eq!((outcome.journal_blocks, outcome.detached), (2, true));
+    assert_eq!([3, 9, 4].map(|block| byte_at(&config.backend, block)), [5, 6, 0]);
+    assert!(run(None, SalvageOptions::default()).unwrap().was_detached);
 }
 
 #[test]

@@ -141,8 +141,8 @@ pub static SETTINGS: &[Setting] = &[
             kind: Kind::Choice(&["none", "barriers", "journal"]),
             default: "none",
             meaning: "Order in which dirty blocks are written back. barriers: that of the clients' flushes, so the \
-                      backend without its flash is always a consistent older state. journal: an experimental variant \
-                      with more writes. none: any order",
+                      backend without its flash is always a consistent older state. journal: the same, with blocks \
+                      written twice. none: any order",
         },
         values: "ORDER",
         live: Live::Never,

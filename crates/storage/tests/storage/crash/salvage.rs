@@ -24,7 +24,11 @@ use crate::crash::world::{Devices, Outcome, Setup, World, no_crash};
 fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
     let random = &mut Random(seed);
     let setup = Setup { mode: Mode::WriteBack, ..Setup::random(random) };
-    let setup = if seed.is_multiple_of(2) { Setup { order: WriteBackOrder::Barriers, ..setup } } else { setup };
+    let setup = match seed % 4 {
+        0 | 2 => Setup { order: WriteBackOrder::Barriers, ..setup },
+        3 => Setup { order: WriteBackOrder::Journal, journal_pages: 60, ..setup },
+        _ => setup,
+    };
     let mut world = World::new(setup.clone(), seed);
     (0..150 + random.below(300)).for_each(|_| world.step(&mut no_crash).unwrap());
     world.submit(Operation::Flush, 0, 0, false);
@@ -53,8 +57,9 @@ fn pairing() -> Pairing {
 }
 
 pub fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
-    let [flash, backend, _] = &devices.disks;
-    let pair = Pair { flash, backend, side: &devices.side(), pairing: &pairing() };
+    let [flash, backend, journal] = &devices.disks;
+    let journal = Some(journal as &dyn Disk);
+    let pair = Pair { flash, backend, journal, side: &devices.side(), pairing: &pairing() };
     salvage(pair, options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
 }
 

@@ -37,6 +37,7 @@ const MIB: usize = 1 << 20;
 const BLOCKS: usize = 288;
 const BLOCKS_MAX: usize = BLOCKS + 24;
 const STEPS: u64 = 250;
+const JOURNAL_BYTES: usize = MIB / 4;
 /// The time in which a request has to be answered, and a detach or a flush has to succeed, once no device fails any
 /// more.
 const BOUND: Duration = Duration::from_secs(40);
@@ -93,6 +94,8 @@ pub struct World {
     history: History,
     /// True if data is written back in order.
     is_ordered: bool,
+    /// The journal of some of those worlds.
+    journal: Option<Arc<Failing>>,
     /// A planted fault: blocks are written back too early.
     pub writes_early: bool,
     random_of_checks: Random,
@@ -115,6 +118,11 @@ impl World {
         let admission = random.pick(&["none", "none", "size:max=4KiB"]);
         // Of volumes with a log, every third one.
         let is_ordered = kind == Kind::Log && (seed / KINDS.len() as u64).is_multiple_of(3);
+        // Half of those.
+        let has_journal = is_ordered && (seed / KINDS.len() as u64 / 3).is_multiple_of(2);
+        let journal = has_journal.then(|| Failing::new("journal", JOURNAL_BYTES, seed));
+        config.journal_disk = journal.clone().map(|journal| OpenDisk(journal));
+        let order = if has_journal { "journal" } else { "barriers" };
         let cache = match kind {
             Kind::Buckets => Settings::of(&[("erase-unit", "128KiB"), ("ram", ram)]),
             Kind::InPlace => Settings::of(&[("erase-unit", "64KiB"), ("write-mode", "write-through")]),
@@ -125,7 +133,7 @@ impl World {
                 ("write-mode", mode),
                 ("admission", admission),
                 ("commit-age", random.pick(&["1s", "60s"])),
-                ("write-back-order", if is_ordered { "barriers" } else { "none" }),
+                ("write-back-order", if is_ordered { order } else { "none" }),
                 ("dirty-high", if is_ordered { "10%" } else { "50%" }),
                 ("dirty-low", if is_ordered { "5%" } else { "40%" }),
             ]),
@@ -151,6 +159,7 @@ impl World {
             detaching: Arc::default(),
             history: History::default(),
             is_ordered,
+            journal,
             writes_early: false,
             random_of_checks: Random(!seed),
         }
@@ -283,16 +292,17 @@ impl World {
         let class = random.pick(&[Class::Read, Class::Write, Class::Write, Class::Flush]);
         let effect = random.pick(&[Effect::None, Effect::Half, Effect::All]);
         let failure = Failure { class, effect, odds: random.pick(&[1, 1, 3]) };
-        let disk = random.below(self.backends.len() as u64) as usize;
+        let disks: Vec<_> = self.backends.iter().chain(&self.journal).collect();
+        let disk = random.below(disks.len() as u64) as usize;
         let device = if of_flash { "flash".to_owned() } else { format!("disk {disk}") };
         self.history.add(0..BLOCKS_MAX, format!("{device}: {failure:?}"));
-        if of_flash { self.flash.fail(failure) } else { self.backends[disk].fail(failure) }
+        if of_flash { self.flash.fail(failure) } else { disks[disk].fail(failure) }
     }
 
     fn heal_disks(&self) {
         self.history.add(0..BLOCKS_MAX, "the devices work".to_owned());
         self.flash.heal();
-        self.backends.iter().for_each(|disk| disk.heal());
+        self.backends.iter().chain(&self.journal).for_each(|disk| disk.heal());
     }
 
     /// Lets no device fail any more, and waits until all requests are answered.

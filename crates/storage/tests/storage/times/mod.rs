@@ -110,6 +110,8 @@ struct Scenario {
     backend_mib: u64,
     /// The size of the journal, on the backend's disk; 0 without one.
     journal_mib: u64,
+    /// True if all data is written back at the end.
+    drains: bool,
     /// MiB from the start that are on flash when the time begins.
     cached_mib: u64,
     clients: Vec<Client>,
@@ -280,6 +282,9 @@ impl Scenario {
         world.ended.store(true, Ordering::SeqCst);
         while world.clients.load(Ordering::SeqCst) > 0 {
             pass(ms(10));
+        }
+        if self.drains {
+            world.volume.detach().unwrap();
         }
         let [flash, backend] = [&world.flash, &world.backend].map(|device| device.take_log());
         let samples = samples.map_or_else(Vec::new, |samples| std::mem::take(&mut *samples.lock().unwrap()));

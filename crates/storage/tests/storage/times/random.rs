@@ -95,6 +95,7 @@ fn scenario(seed: u64) -> Scenario {
         more_disks: Vec::new(),
         backend_mib: BACKEND_MIB,
         journal_mib: 0,
+        drains: false,
         cached_mib: CACHED_MIB,
         clients,
         lasts: Duration::from_secs(10 + random.below(40)),

@@ -29,6 +29,7 @@ pub fn writers(policy: &'static str, ram: &'static str) -> Scenario {
         more_disks: Vec::new(),
         backend_mib: 256,
         journal_mib: 0,
+        drains: false,
         cached_mib: 4,
         clients,
         lasts: seconds(60),

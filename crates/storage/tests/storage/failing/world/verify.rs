@@ -3,13 +3,25 @@
 use std::time::Duration;
 
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_storage::attach::BackendSide;
+use flashwise_storage::disk::Disk;
 use flashwise_storage::export::Operation;
+use flashwise_storage::journal::open;
 use flashwise_storage::time;
+use flashwise_testing::fake_disk::FakeDisk;
 use flashwise_testing::virtual_time::pass;
 
-use super::{BOUND, Kind, Served, World};
+use super::{BLOCKS_MAX, BOUND, JOURNAL_BYTES, Kind, Served, World};
 use crate::crash::clients::Outcome;
 use crate::crash::model::{SECTORS, encode};
+use crate::failing::disk::Failing;
+
+/// Copies the first blocks of a disk, as they are now.
+fn copy(disk: &Failing, to: &FakeDisk) {
+    for page in 0..to.size() as usize / BLOCK_BYTES {
+        to.set_page(page, disk.content(page * BLOCK_BYTES).try_into().expect("a block"));
+    }
+}
 
 impl World {
     /// Compares the bare backend with the states that the volume could have after a power failure. Not if the status
@@ -26,7 +38,15 @@ impl World {
             let block = self.random_of_checks.below(self.guests[0].blocks as u64) as usize;
             backend.set_content(block * BLOCK_BYTES, &encode(&model.newest(block)));
         }
-        model.check_backend(|block| backend.content(block * BLOCK_BYTES))
+        let bare = FakeDisk::new(BLOCKS_MAX, BLOCK_BYTES);
+        copy(backend, &bare);
+        let expected = self.side.read().expect("memory can be read").and_then(|record| record.journal);
+        if let (Some(journal), Some(_)) = (&self.journal, expected) {
+            let left = FakeDisk::new(JOURNAL_BYTES / BLOCK_BYTES, BLOCK_BYTES);
+            copy(journal, &left);
+            open(&left, &bare, [9; 16], expected, false).map_err(|error| format!("the journal: {error}"))?;
+        }
+        model.check_backend(|block| bare.page(block).to_vec())
     }
 
     /// No device fails: flushes succeed after a while, every block can be read and is right, and the status has no
