@@ -43,6 +43,8 @@ impl LogCache {
     /// Returns the identity of the next group, which ends at a place in the log, if there is a journal.
     pub(super) fn next_head(&self, end: Place, ended_unix_us: u64) -> Option<Head> {
         let last = self.config.journal?.last;
+        // A flash that failed may lose the rest of the log, and a start would reuse its places.
+        let end = if self.flash_failed { end.min(self.log.flushed()) } else { end };
         Some(Head { number: last.number + 1, end, ended_unix_us, ..last })
     }
 

@@ -82,7 +82,7 @@ impl LogCache {
                     false => Epochs::begun(self.unix_us()),
                 });
                 if let Some(journal) = &self.config.journal {
-                    let end = journal.last.end;
+                    let end = journal.last.end.min(self.log.end());
                     epochs.finish_until(end);
                     // A change past the flash, lost with the crash, may have replaced a copy on the backend.
                     self.log.drop_kept_before(end);

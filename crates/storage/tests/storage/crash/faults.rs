@@ -8,7 +8,6 @@ use flashwise_testing::fake_disk::CORRUPTIONS;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 
-use crate::crash::order;
 use crate::crash::planted::Planted;
 use crate::crash::scripts::{Action, scripts, setups};
 use crate::crash::world::{CLASSES, Class, Effect, Fault, Outcome, Setup, World, no_crash, random_corruption};
@@ -99,10 +98,25 @@ fn every_transfer_of_scripted_workloads_may_stall() {
     for_every_transfer(|disk, class, number| vec![vec![fault(disk, class, number..number + 1, 1, Effect::Stall)]]);
 }
 
-fn random_faults(random: &mut Random) -> Vec<Fault> {
+/// The order of write-back in a world: every third has epochs, and every other one of those a journal.
+fn order(seed: u64) -> WriteBackOrder {
+    if seed % 6 == 3 { WriteBackOrder::Journal } else { crate::crash::order(seed) }
+}
+
+/// Pages of the journal of an order.
+fn journal_pages(order: WriteBackOrder) -> usize {
+    if order == WriteBackOrder::Journal { 40 } else { 0 }
+}
+
+/// The number of disks that an order uses.
+fn disks(order: WriteBackOrder) -> u64 {
+    if order == WriteBackOrder::Journal { 3 } else { 2 }
+}
+
+fn random_faults(random: &mut Random, disks: u64) -> Vec<Fault> {
     (0..1 + random.below(3))
         .map(|_| {
-            let (disk, class) = (random.below(2) as usize, random.pick(&CLASSES));
+            let (disk, class) = (random.below(disks) as usize, random.pick(&CLASSES));
             let from = random.below(200);
             let until = random.pick(&[from + 1, from + 20, u64::MAX]);
             let corrupts = (disk, class) == (FLASH, Class::Read) && random.chance(2);
@@ -119,8 +133,9 @@ fn random_faults(random: &mut Random) -> Vec<Fault> {
 /// Runs a world with random faults and power failures.
 fn run_random(seed: u64, order: WriteBackOrder, planted: Option<Planted>) -> Outcome<()> {
     let random = &mut Random(seed.wrapping_mul(77));
-    let (faults, retries, gives_up) = (random_faults(random), random.below(2) as u8, random.chance(2));
-    let setup = Setup { faults, retries, gives_up, order, planted, ..Setup::random(random) };
+    let (faults, retries, gives_up) = (random_faults(random, disks(order)), random.below(2) as u8, random.chance(2));
+    let journal_pages = journal_pages(order);
+    let setup = Setup { faults, retries, gives_up, order, journal_pages, planted, ..Setup::random(random) };
     let described = format!("seed {seed}, {setup:?}");
     let mut world = World::new(setup, seed);
     let mut run = || -> Outcome<()> {
@@ -150,9 +165,11 @@ fn random_faults_with_power_failures_lose_only_listed_blocks() {
     // Regressions. 1: A block that the backend had rejected was written again, to a full write buffer, and read as its
     // old content. 2: It was rejected again, and no flush reported that. 3: A reader kept a frame in RAM whose content
     // never came. 4: A region became sure although the backend's flush had failed. 5: Clean copies that became dirty,
-    // because a flush had failed, were in an epoch that was done.
+    // because a flush had failed, were in an epoch that was done. 6: The journal named the end of a group that the
+    // failed flash did not have.
     let regressions = [3212, 901_504, 3_001_393].map(|seed| (seed, WriteBackOrder::None));
     let regressions = regressions.into_iter().chain([48, 132].map(|seed| (seed, WriteBackOrder::Barriers)));
+    let regressions = regressions.chain([(45, WriteBackOrder::Journal)]);
     let seeds = (first..).take_while(|seed| budget.goes_on(seed - first)).map(|seed| (seed, order(seed)));
     for (seed, order) in seeds.chain(regressions) {
         worlds += 1;
@@ -175,10 +192,10 @@ fn bugs_of_an_order_are_found_on_devices_that_fail() {
 }
 
 /// A device that refuses writes and flushes for a while, or lets them wait.
-fn refusals(random: &mut Random) -> Vec<Fault> {
+fn refusals(random: &mut Random, disks: u64) -> Vec<Fault> {
     (0..1 + random.below(4))
         .map(|_| {
-            let (disk, class) = (random.below(2) as usize, random.pick(&[Class::Write, Class::Write, Class::Sync]));
+            let (disk, class) = (random.below(disks) as usize, random.pick(&[Class::Write, Class::Write, Class::Sync]));
             let from = random.below(200);
             let until = from + random.pick(&[1, 5, 20, 80]);
             let effect = if random.chance(8) { Effect::Stall } else { Effect::Fail };
@@ -195,8 +212,10 @@ fn devices_that_refuse_writes_for_a_while_lose_no_answered_write() {
     for seed in (first..).take_while(|seed| budget.goes_on(seed - first)) {
         worlds += 1;
         let random = &mut Random(seed.wrapping_mul(77));
-        let (faults, retries) = (refusals(random), random.below(2) as u8);
-        let setup = Setup { faults, retries, order: order(seed), ..Setup::random(random) };
+        let order = order(seed);
+        let (faults, retries) = (refusals(random, disks(order)), random.below(2) as u8);
+        let journal_pages = journal_pages(order);
+        let setup = Setup { faults, retries, order, journal_pages, ..Setup::random(random) };
         let described = format!("seed {seed}, {setup:?}");
         let mut world = World::new(setup, seed);
         let mut run = || -> Outcome<()> {
