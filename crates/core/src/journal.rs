@@ -5,7 +5,7 @@
 //!
 //! A group has the newest version of each block of some epochs. It is written to the journal, which is flushed, then
 //! into place, and the backend is flushed. A mark states that. A start that finds a whole group without its mark writes
-//! it into place again. Otherwise it skips a number, so that the next group never completes what is left of one. A
+//! it into place again. Otherwise it skips a number, so that the next group never completes the rest of one. A
 //! journal has one group at a time:
 //!
 //! | pages | hold |

@@ -10,9 +10,9 @@ use crate::journal::{JournalError, open};
 use crate::layout::layout_of;
 use crate::offline::detach::{DetachError, check_size};
 
-/// Writes back the certain blocks of a damaged cache, after the last group of its journal. `list` must store the uncertain ones before the cache is given
-/// up. `reading` receives the progress of reading the flash, `progress` the number of blocks written back and their
-/// total.
+/// Writes back the certain blocks of a damaged cache, after the last group of its journal. `list` must store the
+/// uncertain ones before the cache is given up. `reading` receives the progress of reading the flash, `progress` the
+/// number of blocks written back and their total.
 pub fn salvage(
     pair: Pair<'_>,
     options: &Options,
