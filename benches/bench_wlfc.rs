@@ -140,8 +140,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
         }
         for percent in [7, 15, 28] {
-            let over_provision = f64::from(percent) / 100.0;
-            add(format!("B_like's spare flash {percent} %"), &BucketSettings { over_provision, ..paper.clone() });
+            let spare = f64::from(percent) / 100.0;
+            add(format!("B_like's spare flash {percent} %"), &BucketSettings { spare, ..paper.clone() });
         }
     }
     sweep.print("What the paper does not print", sweep_table, None)

@@ -113,7 +113,7 @@ for policy, keywords, said in [
     (Half, {}, "Half: found no method evict, expected hit, miss and evict"),
     (Fifo, {"ram": "5%"}, "a policy written in Python goes with warmup and epoch only; remove ram"),
     ([Fifo, "lru"], {"warmup": "1%", "admission": "size:max=64KiB"}, "a policy written in Python goes with warmup and epoch only; remove admission"),
-    (Fifo, {"layout": "in-place", "over_provision": ["7%", "28%"]}, "a policy written in Python goes with warmup and epoch only; remove layout"),
+    (Fifo, {"layout": "in-place", "spare": ["7%", "28%"]}, "a policy written in Python goes with warmup and epoch only; remove layout"),
     (Fifo, {"warmup": len(trace)}, "leaves none to count"),
 ]:
     try:

@@ -13,7 +13,7 @@ from flashwise import _flashwise
 
 PROTOCOLS = {"ArrowStream", "OwnPolicy", "Array"}
 # These have types of their own.
-LISTS = ("admission", "over_provision")
+LISTS = ("admission", "spare")
 
 
 def documented(tree):

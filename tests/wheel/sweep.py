@@ -17,7 +17,7 @@ from moto.server import ThreadedMotoServer
 
 RUNS = [
     {"policy": ["lru", "larc"], "size": ["5%", "20%"]},
-    {"policy": ["lru", "m+"], "size": "20%", "erase-unit": "16KiB", "over-provision": ["7%", 0.28], "write-buffers": [2, 4]},
+    {"policy": ["lru", "m+"], "size": "20%", "erase-unit": "16KiB", "spare": ["7%", 0.28], "write-buffers": [2, 4]},
 ]
 WORKLOADS = 4
 
@@ -42,7 +42,7 @@ def main():
     assert told == [(number + 1, WORKLOADS) for number in range(WORKLOADS)] and not serial.failures
     assert sorted(pathlib.Path(file).name for file in serial.files) == sorted(expected) and len(expected) == WORKLOADS
     jobs = json.loads(flashwise._flashwise.sweep_tasks({**plan, "out": "serial"})[0])["jobs"]
-    # lru and larc at two sizes; lru and m+ with two over-provisionings and two numbers of write buffers.
+    # lru and larc at two sizes; lru and m+ with two shares of spare flash and two numbers of write buffers.
     assert len(jobs) == 4 + 8, jobs
     rows = polars.read_parquet(serial.files[0])
     assert rows["job"].to_list() == [row["job"] for row in flashwise.simulate(traces[0], jobs=jobs).to_dicts()]

@@ -45,7 +45,7 @@ trace = flashwise.load_example()
 table: flashwise.Table = flashwise.simulate(trace, [Lru, Fifo, "lru"], [0.1, "20%", 5])
 hits: list[int] = table["hits"]
 names: list[str] = table.columns
-flashwise.simulate([1, 2, 1], "lru", 0.5, warmup="10%", erase_unit="256KiB", layout="in-place", over_provision=[0.07, "28%"])
+flashwise.simulate([1, 2, 1], "lru", 0.5, warmup="10%", erase_unit="256KiB", layout="in-place", spare=[0.07, "28%"])
 flashwise.simulate(numpy.array([1, 2, 1]), Fifo, numpy.linspace(0.1, 0.5, 3), threads=1)
 flashwise.simulate(range(10), "lru", range(1, 3), trim=True, sample=0.5)
 flashwise.pareto(trace, ["lru"], 0.1, erase_unit="256KiB", warmup=10)

@@ -2,10 +2,8 @@
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use flashwise_core::cache::settings::{Setting, Value};
-use flashwise_core::quantity::{ByteSize, Share};
-use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::endurance;
+use flashwise_core::quantity::Share;
+use flashwise_sim::cache_settings::SPARE;
 use flashwise_sim::job::{Job, LayoutName};
 
 use crate::help;
@@ -32,60 +30,29 @@ pub struct CacheOptions {
     /// too.
     #[arg(long, value_name = "LAYOUT", value_parser = layouts())]
     layout: Option<LayoutName>,
-    #[arg(long, value_name = "SIZE", help = ram_help())]
-    ram: Option<Ram>,
-    #[arg(long, value_name = "SIZE", help = erase_unit_help())]
-    erase_unit: Option<ByteSize>,
-    #[arg(long, value_name = "SHARE", help = over_provision_help(), value_delimiter = ',')]
-    over_provision: Vec<Share>,
+    #[arg(long, value_name = "SHARE", help = spare_help(), value_delimiter = ',', help_heading = help::WEAR)]
+    spare: Vec<Share>,
     #[command(flatten)]
     words: Words<false>,
 }
 
-fn meaning(name: &str) -> &'static str {
-    Setting::named(name).parameter.meaning
-}
-
-fn default(name: &str) -> &'static str {
-    Setting::named(name).parameter.default
-}
-
-fn ram_help() -> String {
-    let (meaning, serve) = (meaning("ram"), default("ram"));
-    let wear = Value::from(endurance::Settings::default().ram);
+fn spare_help() -> String {
+    let default = Share::new(SPARE).unwrap_or_default();
     format!(
-        "{meaning}: a size, or a share of the flash such as 5% [default: 0; in-place and containers: {wear}; flashwise \
-         serve: {serve}]"
-    )
-}
-
-fn erase_unit_help() -> String {
-    let (meaning, default) = (meaning("erase-unit"), default("erase-unit"));
-    format!(
-        "{meaning}; in-place and containers: any multiple of the trace's block size [default: {default}, or --device's]"
-    )
-}
-
-fn over_provision_help() -> String {
-    let (meaning, default) = (meaning("over-provision"), default("over-provision"));
-    let wear = Value::Share(endurance::Settings::default().over_provision);
-    format!(
-        "{meaning} [default: {default}]; in-place and containers: extra flash, as a share of the cache's size, or a \
-         list (5%,10%) \
-         [default: {wear}]"
+        "Flash of an SSD or a container cache beyond the size of the cache, as a share of the size, or a list (5%,10%) \
+         [default: {default}, or --device's]"
     )
 }
 
 impl CacheOptions {
-    /// Puts the given options into `job`, except the over-provisionings.
+    /// Puts the given options into `job`, except the shares of spare flash.
     pub fn put(&self, job: &mut Job) {
-        let (layout, ram, erase_unit) = (self.layout, self.ram, self.erase_unit);
-        *job = Job { layout, ram, erase_unit, ..std::mem::take(job) };
+        job.layout = self.layout;
         self.words.put(job);
     }
 
-    /// The given over-provisionings.
-    pub fn over_provisions(&self) -> &[Share] {
-        &self.over_provision
+    /// The given shares of spare flash.
+    pub fn spares(&self) -> &[Share] {
+        &self.spare
     }
 }

@@ -79,15 +79,15 @@ fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
 impl Pareto {
     pub fn run(&self) -> anyhow::Result<()> {
         self.outputs().check(std::slice::from_ref(&self.trace))?;
-        let mut job = Job { over_provision: self.cache.over_provisions().first().copied(), ..Job::default() };
+        let mut job = Job { spare: self.cache.spares().first().copied(), ..Job::default() };
         self.cache.put(&mut job);
         let meaning = job.meaning_with(Some("flashwise pareto")).map_err(misuse)?;
         let Place::Flash(settings) = meaning.place else {
             let found = job.layout.map_or_else(String::new, |layout| layout.to_string());
             return Err(Misuse(format!("--layout: found {found}, expected in-place or containers for pareto")).into());
         };
-        if self.cache.over_provisions().len() > 1 {
-            return Err(Misuse("--over-provision: found a list, expected one share for pareto".to_owned()).into());
+        if self.cache.spares().len() > 1 {
+            return Err(Misuse("--spare: found a list, expected one share for pareto".to_owned()).into());
         }
         let trace = self.input.open(&self.trace)?;
         let given = Sizes::given(&self.sizes);

@@ -80,10 +80,10 @@ impl<const ARRAY: bool> Words<ARRAY> {
 
 /// Returns the heading of a word's flag.
 fn heading(key: Key) -> &'static str {
-    match key.layouts() {
+    match key.implies() {
         _ if key.stage() == Stage::Array => help::ADMISSION,
-        layouts if layouts.contains(&LayoutName::InPlace) => help::WEAR,
-        layouts if layouts.contains(&LayoutName::Log) => help::LAYOUT,
+        Some(LayoutName::InPlace) => help::WEAR,
+        _ if key.layouts().contains(&LayoutName::Log) => help::LAYOUT,
         _ => help::BUCKETS,
     }
 }

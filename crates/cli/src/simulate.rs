@@ -308,7 +308,7 @@ impl Simulate {
             policies: self.listed(),
             sizes: Sizes::given(&self.sizes),
             admissions: self.array.rules(),
-            over_provisions: self.cache.over_provisions().to_vec(),
+            spares: self.cache.spares().to_vec(),
         };
         let Some(path) = &self.job else { return many.jobs().map_err(misuse) };
         if let Some(option) = many.said() {

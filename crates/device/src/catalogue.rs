@@ -47,7 +47,7 @@ const FLASH_KEYS: [&str; 10] = [
     "program-us",
     "erase-us",
     "bus-mb-per-s",
-    "over-provision",
+    "spare",
 ];
 /// Keys of a file that describes only flash. Such a file needs no `[flash]` line.
 const FLAT_KEYS: [&str; 2] = ["endurance-cycles", "pe-cycles"];

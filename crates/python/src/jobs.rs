@@ -109,7 +109,7 @@ pub fn many(
                     many.admissions.extend(Admission::parse_list(&text(&name, &rule)?).map_err(exception)?);
                 }
             }
-            "over-provision" => many.over_provisions = each::<Share>(&name, Some(&value))?,
+            "spare" => many.spares = each::<Share>(&name, Some(&value))?,
             "policy" | "size" => {
                 return Err(PyTypeError::new_err(format!("found {name}, expected the lists policies and sizes")));
             }

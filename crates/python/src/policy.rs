@@ -31,7 +31,7 @@ use crate::jobs::keyword;
 /// Policies in Python run without rules, devices and flash: other options are refused.
 pub fn counting(many: &Many) -> PyResult<Counting> {
     let meaning = many.base.meaning().map_err(exception)?;
-    let is_alone = meaning.is_policy_alone() && many.admissions.is_empty() && many.over_provisions.is_empty();
+    let is_alone = meaning.is_policy_alone() && many.admissions.is_empty() && many.spares.is_empty();
     if !is_alone || meaning.sampling.is_some() {
         // A word that implies more than a policy.
         let is_of_more = |(name, text): &(&'static str, String)| {
@@ -39,7 +39,7 @@ pub fn counting(many: &Many) -> PyResult<Counting> {
             let read = Key::find(name).and_then(|key| key.read(&mut job, text)).and_then(|()| job.meaning());
             !read.is_ok_and(|meaning| meaning.is_policy_alone() && meaning.sampling.is_none())
         };
-        let rest = if many.admissions.is_empty() { "over_provision" } else { "admission" };
+        let rest = if many.admissions.is_empty() { "spare" } else { "admission" };
         let word = many.base.words().find(is_of_more);
         let found = word.map_or_else(|| rest.to_owned(), |(name, _)| keyword(name));
         return Err(PyTypeError::new_err(format!(

@@ -296,7 +296,7 @@ pub fn pareto<'py>(
     let mut many = jobs::many(None, None, stages)?;
     let warmup = many.base.warmup.take().unwrap_or(Warmup::Accesses(0));
     refuse_stages(&many)?;
-    let job = Job { over_provision: many.over_provisions.first().copied(), ..many.base };
+    let job = Job { spare: many.spares.first().copied(), ..many.base };
     let Place::Flash(settings) = job.meaning_with(Some("flashwise pareto")).map_err(exception)?.place else {
         return Err(PyValueError::new_err("layout: expected in-place or containers for pareto"));
     };
@@ -335,7 +335,7 @@ fn refuse_stages(many: &Many) -> PyResult<()> {
     let found = match word {
         Some(word) => jobs::keyword(word),
         None if !many.admissions.is_empty() => "admission".to_owned(),
-        None if many.over_provisions.len() > 1 => "a list as over_provision".to_owned(),
+        None if many.spares.len() > 1 => "a list as spare".to_owned(),
         None => return Ok(()),
     };
     let expected = "expected what flash is made of, such as erase_unit, and one value of each";

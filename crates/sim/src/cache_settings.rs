@@ -38,6 +38,25 @@ impl From<Ram> for Value {
     }
 }
 
+/// RAM by default. Hits in RAM would hide those of the flash, so a simulation has none unless a paper has.
+pub const RAM: Ram = Ram::Bytes(0);
+/// RAM by default of the layouts in place and in containers: Cheng et al., USENIX ATC 2016, section 5.
+pub const RAM_FOR_WEAR: Ram = Ram::Share(0.05);
+/// RAM by default of WLFC_c: section V of its paper.
+pub const RAM_OF_WLFC_C: Ram = Ram::Bytes(64 << 20);
+/// Spare flash by default, as a share of the cache: Cheng et al., USENIX ATC 2016, section 5.
+pub const SPARE: f64 = 0.07;
+
+impl Ram {
+    /// Returns the bytes before flash of this many bytes.
+    pub fn bytes(self, flash_bytes: u64) -> u64 {
+        match self {
+            Ram::Bytes(bytes) => bytes,
+            Ram::Share(share) => (flash_bytes as f64 * share) as u64,
+        }
+    }
+}
+
 /// The reason why a cache cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -53,11 +72,11 @@ pub enum CacheError {
     Offline { policy: String },
 }
 
-/// Returns the settings of a simulated cache, by default without RAM.
+/// Returns the settings of a simulated cache, with [`RAM`] by default.
 pub fn simulated(given: &Settings) -> Settings {
     let (mut settings, ram) = (given.clone(), Setting::named("ram"));
     if given.given(ram).is_none() {
-        settings.set(ram, Value::Bytes(0));
+        settings.set(ram, RAM.into());
     }
     settings
 }

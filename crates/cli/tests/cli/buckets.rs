@@ -60,7 +60,7 @@ fn each_layout_tells_its_figures_and_they_add_up() {
     assert!(small["backend_accesses"] != wlfc["backend_accesses"], "{small}");
     let rare = row("b-like", &["--journal-logs", "100"]);
     assert!(rare["flash_metadata_blocks"].as_u64() < b_like["flash_metadata_blocks"].as_u64(), "{rare}");
-    row("b-like", &["--over-provision", "28%", "--storage-device", "mlc"]);
+    row("b-like", &["--spare", "28%", "--storage-device", "mlc"]);
 }
 
 /// One request after the other finds the same as without times. The mean number of requests in progress is their rate
@@ -122,8 +122,8 @@ fn meaningless_settings_are_refused_with_a_reason() {
         ),
         (&["--layout", "wlfc", "--journal-logs", "4"], "--journal-logs is of --layout b-like, found --layout wlfc"),
         (
-            &["--layout", "wlfc", "--over-provision", "7%"],
-            "--over-provision is of --layout in-place, containers, log, b-like, found --layout wlfc",
+            &["--layout", "wlfc", "--spare", "7%"],
+            "--spare is of --layout in-place, containers, log, b-like, found --layout wlfc",
         ),
         (
             &["--layout", "wlfc", "--gc-victim", "fifo"],

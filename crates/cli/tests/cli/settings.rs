@@ -98,7 +98,7 @@ fn every_setting_is_refused_in_the_same_words_wherever_it_is_given() {
         let error = fail(folder.path(), &[&serve[..], &[&flag, "no such value"]].concat(), 2);
         assert_eq!(error, format!("flashwise: {flag}: {problem}\n"));
         let error = fail(folder.path(), &["simulate", "trace.csv", &flag, "no such value"], 2);
-        let own = matches!(name, "ram" | "erase-unit" | "over-provision" | "policy");
+        let own = matches!(name, "ram" | "erase-unit" | "policy");
         assert!(error.contains(&problem) || own && error.contains("'no such value'"), "{flag}: {error}");
         if setting.is_settable() {
             let json = serde_json::json!({ name: "no such value" }).to_string();

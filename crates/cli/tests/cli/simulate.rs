@@ -411,7 +411,7 @@ fn wear_is_simulated_in_every_form() {
     insta::assert_snapshot!("wear_table", run(&["--html", "out.html", "--parquet", "out.parquet"]));
     assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
     insta::assert_snapshot!("wear_csv", run(&["--csv"]));
-    let rows: Vec<Value> = serde_json::from_str(&run(&["--json", "--over-provision", "7%"])).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&run(&["--json", "--spare", "7%"])).unwrap();
     let row = |policy: &str| rows.iter().find(|row| row["policy"] == policy).unwrap();
     let count = |policy: &str, key: &str| row(policy)[key].as_u64().unwrap();
     let ratio = |policy: &str, key: &str| row(policy)[key].as_f64().unwrap();
@@ -450,7 +450,7 @@ fn wear_that_cannot_be_simulated_is_refused() {
         &["--policy", "c", "--admission", "size"],
         &["--gc-victim", "oldest"],
         &["--policy", "c", "--size", "64MiB", "--erase-unit", "256KiB", "--ram", "128KiB"],
-        &["--policy", "m_t:epbpd=1", "--size", "4", "--erase-unit", "4KiB", "--ram", "0", "--over-provision", "200%"],
+        &["--policy", "m_t:epbpd=1", "--size", "4", "--erase-unit", "4KiB", "--ram", "0", "--spare", "200%"],
     ]
     .map(|arguments| {
         let err = fail(folder.path(), &[&["simulate", "table1.csv"], arguments].concat(), 2);

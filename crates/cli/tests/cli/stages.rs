@@ -277,7 +277,7 @@ fn stating_a_default_changes_nothing() {
     let plain = of(&in_place);
     let stated = [
         ["--ram", "5%"],
-        ["--over-provision", "7%"],
+        ["--spare", "7%"],
         ["--gc-victim", "greedy"],
         ["--gc-placement", "own"],
         ["--gc-reserve", "1"],

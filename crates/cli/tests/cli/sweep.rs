@@ -18,7 +18,7 @@ policy = "lru"
 size = 400
 layout = "in-place"
 erase_unit = "16KiB"
-over-provision = ["7%", 0.28]
+spare = ["7%", 0.28]
 gc-victim = ["greedy", "fifo"]
 "#;
 
@@ -88,7 +88,7 @@ fn a_page_compares_the_policies_of_a_sweep() {
     for part in [
         "2 traces in 1 family, 7 policies at 3 sizes.",
         "More hits, pair by pair, at 20%",
-        "lru layout=in-place erase-unit=16KiB over-provision=28% gc-victim=fifo",
+        "lru layout=in-place erase-unit=16KiB spare=28% gc-victim=fifo",
         "trace: 2 traces",
     ] {
         assert!(page.contains(part), "{part}");

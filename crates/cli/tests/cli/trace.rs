@@ -297,7 +297,7 @@ fn rows_of_a_volume_are_those_of_a_cut_of_it() {
         rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("trace")));
         rows
     };
-    let device = ["--size", "20%", "--erase-unit", "16KiB", "--device", "samsung-slc", "--over-provision", "60%"];
+    let device = ["--size", "20%", "--erase-unit", "16KiB", "--device", "samsung-slc", "--spare", "60%"];
     let log = ["--layout", "log", "--size", "64MiB", "--policy", "lru", "--erase-unit", "128KiB"];
     for options in [
         &[&device[..], &["--policy", "lru", "--admission", "none", "--epoch", "500"]].concat()[..],

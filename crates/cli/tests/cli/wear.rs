@@ -128,12 +128,9 @@ fn extrapolated_figures_are_marked() {
 #[test]
 fn a_refusal_says_its_cause_once() {
     let options = "simulate traces/netsfs.csv.zst --policy lru --layout in-place --size 1% --erase-unit 256KiB \
-        --over-provision 1%";
+        --spare 1%";
     let refusal = fail(&project(), &options.split(' ').collect::<Vec<_>>(), 2);
-    assert!(
-        refusal.starts_with("flashwise: size '1%': over-provisioning of 1 % of 6171 pages leaves 1 spare"),
-        "{refusal}"
-    );
+    assert!(refusal.starts_with("flashwise: size '1%': spare flash of 1 % of 6171 pages is 1"), "{refusal}");
     assert_eq!(refusal.matches("raise it to 1.64 %").count(), 1, "{refusal}");
 }
 

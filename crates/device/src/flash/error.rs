@@ -10,16 +10,15 @@ pub enum DeviceError {
     TooSmall { what: &'static str, found: u64, least: u64 },
     #[error("{what}: found {found}, expected at most {most}")]
     TooLarge { what: &'static str, found: u64, most: u64 },
-    #[error("over-provisioning: found {found}, expected a share of the logical capacity from 0 to 100 (10,000 %)")]
-    OverProvision { found: f64 },
+    #[error("spare flash: found {found}, expected a share of the logical capacity from 0 to 100 (10,000 %)")]
+    Spare { found: f64 },
     #[error(
-        "over-provisioning of {over_provision_percent} % of {logical_pages} pages leaves {found} spare erase units of \
-         {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and an open one. To fit, {}make the \
+        "spare flash of {spare_percent} % of {logical_pages} pages is {found} erase units of {unit_pages} pages, expected at least {least}: {reserve_units} in reserve and an open one. To fit, {}make the \
          device larger or its units smaller",
         raise(*least_percent)
     )]
     Reserve {
-        over_provision_percent: f64,
+        spare_percent: f64,
         logical_pages: u32,
         unit_pages: u32,
         found: u32,
@@ -29,7 +28,7 @@ pub enum DeviceError {
     },
 }
 
-/// Advises to raise the over-provisioning to `percent`, unless that exceeds the option's range.
+/// Advises to raise the spare flash to `percent`, unless that exceeds the option's range.
 fn raise(percent: f64) -> String {
     if percent > 100.0 { String::new() } else { format!("raise it to {percent} %, or ") }
 }

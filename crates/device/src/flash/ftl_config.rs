@@ -42,7 +42,7 @@ pub struct FtlConfig {
     /// Pages of an erase unit.
     pub unit_pages: u32,
     /// Physical pages beyond the logical ones, as a share of these; rounded up to whole erase units.
-    pub over_provision: f64,
+    pub spare: f64,
     /// The choice of the unit to collect.
     pub victim: Victim,
     /// The unit to which its valid pages are copied.
@@ -59,11 +59,11 @@ pub struct FtlConfig {
 
 impl FtlConfig {
     /// Returns the defaults: greedy collection into a separate unit, a reserve of one unit, no static wear levelling.
-    pub fn new(logical_pages: u32, unit_pages: u32, over_provision: f64) -> FtlConfig {
+    pub fn new(logical_pages: u32, unit_pages: u32, spare: f64) -> FtlConfig {
         FtlConfig {
             logical_pages,
             unit_pages,
-            over_provision,
+            spare,
             victim: Victim::default(),
             gc_placement: GcPlacement::default(),
             reserve_units: 1,
@@ -74,7 +74,7 @@ impl FtlConfig {
 
     /// Returns the number of erase units, spare and reserve included.
     pub fn units(&self) -> Result<u32, DeviceError> {
-        let FtlConfig { logical_pages, unit_pages, over_provision, reserve_units, .. } = *self;
+        let FtlConfig { logical_pages, unit_pages, spare, reserve_units, .. } = *self;
         let at_least_one = [
             ("logical pages", logical_pages),
             ("pages of an erase unit", unit_pages),
@@ -85,11 +85,11 @@ impl FtlConfig {
         if let Some((what, _)) = at_least_one.into_iter().find(|(_, found)| *found == 0) {
             return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
         }
-        if !(0.0..=100.0).contains(&over_provision) {
-            return Err(DeviceError::OverProvision { found: over_provision });
+        if !(0.0..=100.0).contains(&spare) {
+            return Err(DeviceError::Spare { found: spare });
         }
         // 7 % of 100 pages are 7 pages, not 7.000000000000001: rounding errors are below a millionth of a page.
-        let spare_pages = (f64::from(logical_pages) * over_provision - 1e-6).ceil().max(0.0) as u64;
+        let spare_pages = (f64::from(logical_pages) * spare - 1e-6).ceil().max(0.0) as u64;
         let units = (u64::from(logical_pages) + spare_pages).div_ceil(u64::from(unit_pages));
         let pages = units * u64::from(unit_pages);
         if pages >= u64::from(NONE) {
@@ -103,7 +103,7 @@ impl FtlConfig {
             let share_least = (pages_least - u64::from(unit_pages)) as f64 / f64::from(logical_pages) - 1.0;
             return Err(DeviceError::Reserve {
                 // Shows 7 %, not the 7.000000000000001 % of binary fractions.
-                over_provision_percent: (over_provision * 1e6).round() / 1e4,
+                spare_percent: (spare * 1e6).round() / 1e4,
                 logical_pages,
                 unit_pages,
                 found: (units - data_units) as u32,

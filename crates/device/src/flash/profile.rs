@@ -32,7 +32,7 @@ pub struct Profile {
     /// Program/erase cycles that a block endures; if not given, the lifetime is unknown.
     pub pe_cycles: Option<u32>,
     /// Spare share of the logical capacity, if the source gives it.
-    pub over_provision: Option<f64>,
+    pub spare: Option<f64>,
 }
 
 /// From a nanosecond to ten seconds.
@@ -79,7 +79,7 @@ impl Profile {
             erase_us: keys.needed("erase-us", TIMES_US)?,
             bus_mb_per_s: keys.number("bus-mb-per-s", Kind::Number(0.001, 1e6))?,
             pe_cycles: cycles(&entry.top)?,
-            over_provision: keys.number("over-provision", Kind::Share(1.0))?,
+            spare: keys.number("spare", Kind::Share(1.0))?,
         })
     }
 
@@ -160,14 +160,14 @@ mod tests {
             erase_us: 3800.0,
             bus_mb_per_s: None,
             pe_cycles: None,
-            over_provision: None,
+            spare: None,
         };
         assert_eq!(profile, expected);
         let full = Profile::parse(
             "x",
             &format!(
                 "{CUSTOM}channels = 8\ndies-per-channel = 4\nplanes-per-die = \
-            2\nbus-mb-per-s = 333\nendurance-cycles = 3_000\nover-provision = '7%'"
+            2\nbus-mb-per-s = 333\nendurance-cycles = 3_000\nspare = '7%'"
             ),
         )
         .unwrap();
@@ -178,7 +178,7 @@ mod tests {
             planes_per_die: 2,
             bus_mb_per_s: Some(333.0),
             pe_cycles: Some(3000),
-            over_provision: Some(0.07),
+            spare: Some(0.07),
             ..expected
         };
         assert_eq!(full, expected);
@@ -224,7 +224,7 @@ mod tests {
     fn a_key_that_is_unknown_missing_or_twice_is_refused() {
         let expected = "expected one of: title, source, page-bytes, pages-per-block, channels, dies-per-channel, \
             planes-per-die, read-us, \
-                        program-us, erase-us, bus-mb-per-s, over-provision, endurance-cycles, pe-cycles";
+                        program-us, erase-us, bus-mb-per-s, spare, endurance-cycles, pe-cycles";
         assert_eq!(
             refused(&format!("{CUSTOM}plane-per-die = 2")),
             format!("mine.toml, line 7: unknown key 'plane-per-die' (did you mean 'planes-per-die'?); {expected}")
@@ -268,10 +268,7 @@ mod tests {
             ("source = [7]", "source: found [7], expected text that is not empty"),
             ("pe-cycles = 0x0", "pe-cycles: found 0, expected a number above 0, or 'unlimited'"),
             ("pe-cycles = 1.5", "pe-cycles: found 1.5, expected a whole number from 1 to 1000000000, or 'unlimited'"),
-            (
-                "over-provision = '700%'",
-                "over-provision: found '700%', expected a share from 0% to 100%, such as 30% or 0.3",
-            ),
+            ("spare = '700%'", "spare: found '700%', expected a share from 0% to 100%, such as 30% or 0.3"),
             ("bus-mb-per-s = true", "bus-mb-per-s: found true, expected a number from 0.001 to 1000000"),
         ] {
             let text = with(line);

@@ -158,7 +158,7 @@ mod tests {
             erase_us: 3000.0,
             bus_mb_per_s: Some(409.6),
             pe_cycles: None,
-            over_provision: None,
+            spare: None,
         }
     }
 

@@ -31,14 +31,14 @@ fn lambert_w(x: f64) -> f64 {
 
 /// FIFO with any units, and greedy with infinitely large ones. A written page survives until its unit is collected with
 /// probability `e^(-alpha / A)`, which is `1 - 1 / A`.
-fn fifo(over_provision: f64) -> f64 {
-    let alpha = 1.0 + over_provision;
+fn fifo(spare: f64) -> f64 {
+    let alpha = 1.0 + spare;
     alpha / (alpha + lambert_w(-alpha * (-alpha).exp()))
 }
 
 /// Greedy with units of n pages.
-fn greedy(over_provision: f64, unit_pages: u32) -> f64 {
-    let (alpha, n) = (1.0 + over_provision, f64::from(unit_pages));
+fn greedy(spare: f64, unit_pages: u32) -> f64 {
+    let (alpha, n) = (1.0 + spare, f64::from(unit_pages));
     let k = 1.0 + 1.0 / (2.0 * n);
     let x_0 = 0.5 - n / alpha * lambert_w(-k * alpha * (-k * alpha).exp());
     n / (n - (x_0 - 1.0))
@@ -51,8 +51,8 @@ fn greedy(over_provision: f64, unit_pages: u32) -> f64 {
 /// units that move below i are collected: with probability `1 - g_i^d`, one of d units has at most i valid pages.
 ///
 /// For each r this gives all g from `g_n = 0` down; r is right if the valid pages add up to n U / T.
-fn choices(over_provision: f64, unit_pages: u32, choices: i32) -> f64 {
-    let utilisation = 1.0 / (1.0 + over_provision);
+fn choices(spare: f64, unit_pages: u32, choices: i32) -> f64 {
+    let utilisation = 1.0 / (1.0 + spare);
     let valid_mean = |r: f64| -> f64 {
         let mut above = 0.0;
         let shares = (0..unit_pages).rev().map(|i| {
@@ -77,13 +77,12 @@ fn bisect(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
 }
 
 /// Returns the write amplification of the model in the steady state of uniform random writes.
-fn simulated(over_provision: f64, victim: Victim, unit_pages: u32, units: u32, gc_placement: GcPlacement) -> f64 {
+fn simulated(spare: f64, victim: Victim, unit_pages: u32, units: u32, gc_placement: GcPlacement) -> f64 {
     let reserve_units = 1;
     let empty_units = f64::from(reserve_units) + if gc_placement == GcPlacement::Own { 0.5 } else { 0.0 };
     let logical_pages = units * unit_pages;
-    let over_provision = over_provision + empty_units / f64::from(units);
-    let config =
-        FtlConfig { victim, gc_placement, reserve_units, ..FtlConfig::new(logical_pages, unit_pages, over_provision) };
+    let spare = spare + empty_units / f64::from(units);
+    let config = FtlConfig { victim, gc_placement, reserve_units, ..FtlConfig::new(logical_pages, unit_pages, spare) };
     let mut ftl = Ftl::new(config).expect("the device is large enough");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     (0..logical_pages).for_each(|page| ftl.step(FlashStep::Write { page }));

@@ -112,7 +112,7 @@ fn an_ssd_holds_the_last_writes_with_every_collector() {
     for victim in VICTIMS {
         for gc_placement in PLACEMENTS {
             for (reserve_units, wear_levelling) in [(1, None), (3, None), (1, Some(1)), (2, Some(2))] {
-                // 101 pages need 13 units of 8; over-provisioning of 60 % makes that 21.
+                // 101 pages need 13 units of 8; spare flash of 60 % makes that 21.
                 let config =
                     FtlConfig { victim, gc_placement, reserve_units, wear_levelling, ..FtlConfig::new(101, 8, 0.6) };
                 let counters = compare_with_a_map(config.clone(), 6_000);
@@ -132,8 +132,8 @@ fn an_ssd_with_minimal_space_holds_the_last_writes() {
         for gc_placement in PLACEMENTS {
             for (unit_pages, wear_levelling) in [(1, None), (1, Some(1)), (8, None), (8, Some(1))] {
                 let config = FtlConfig { victim, gc_placement, wear_levelling, ..FtlConfig::new(64, unit_pages, 0.0) };
-                let over_provision = 2.0 * f64::from(unit_pages) / 64.0;
-                let config = FtlConfig { over_provision, ..config };
+                let spare = 2.0 * f64::from(unit_pages) / 64.0;
+                let config = FtlConfig { spare, ..config };
                 assert_eq!(config.units().expect("there is space"), 64 / unit_pages + 2);
                 compare_with_a_map(config, 3_000);
             }
@@ -266,17 +266,17 @@ fn an_ssd_that_cannot_be_is_refused() {
     let refused = |config: FtlConfig| Ftl::new(config).map(|_| ()).expect_err("the device is impossible").to_string();
     let config = FtlConfig::new(100_000, 512, 0.07);
     assert_eq!(
-        refused(FtlConfig { over_provision: 0.005, ..config.clone() }),
-        "over-provisioning of 0.5 % of 100000 pages leaves 1 spare erase units of 512 pages, expected at least 2: 1 in \
+        refused(FtlConfig { spare: 0.005, ..config.clone() }),
+        "spare flash of 0.5 % of 100000 pages is 1 erase units of 512 pages, expected at least 2: 1 in \
          reserve and an open one. To fit, raise it to 0.87 %, or make the device larger or its units smaller"
     );
-    Ftl::new(FtlConfig { over_provision: 0.0087, ..config.clone() }).expect("what the message says is enough");
+    Ftl::new(FtlConfig { spare: 0.0087, ..config.clone() }).expect("what the message says is enough");
     assert_eq!(
         refused(FtlConfig { reserve_units: 20, ..config.clone() }),
-        "over-provisioning of 7 % of 100000 pages leaves 13 spare erase units of 512 pages, expected at least 21: 20 \
+        "spare flash of 7 % of 100000 pages is 13 erase units of 512 pages, expected at least 21: 20 \
          in reserve and an open one. To fit, raise it to 10.6 %, or make the device larger or its units smaller"
     );
-    Ftl::new(FtlConfig { reserve_units: 20, over_provision: 0.106, ..config.clone() }).expect("so it is here");
+    Ftl::new(FtlConfig { reserve_units: 20, spare: 0.106, ..config.clone() }).expect("so it is here");
     // An option accepts at most 100 %.
     let large = refused(FtlConfig::new(512, 512, 0.5));
     assert!(large.ends_with("and an open one. To fit, make the device larger or its units smaller"), "{large}");
@@ -294,11 +294,11 @@ fn an_ssd_that_cannot_be_is_refused() {
         refused(FtlConfig { wear_levelling: Some(0), ..config.clone() }),
         "erasures that wear levelling allows between units: found 0, expected at least 1"
     );
-    for over_provision in [-0.1, f64::NAN, f64::INFINITY, 101.0] {
+    for spare in [-0.1, f64::NAN, f64::INFINITY, 101.0] {
         assert_eq!(
-            refused(FtlConfig { over_provision, ..config.clone() }),
+            refused(FtlConfig { spare, ..config.clone() }),
             format!(
-                "over-provisioning: found {over_provision}, expected a share of the logical capacity from 0 to 100 \
+                "spare flash: found {spare}, expected a share of the logical capacity from 0 to 100 \
                  (10,000 %)"
             )
         );
@@ -311,8 +311,8 @@ fn an_ssd_that_cannot_be_is_refused() {
 
 #[test]
 fn the_share_of_over_provisioning_is_rounded_up_to_whole_units_and_no_further() {
-    let units = |logical_pages, unit_pages, over_provision| {
-        FtlConfig::new(logical_pages, unit_pages, over_provision).units().expect("the device is large enough")
+    let units = |logical_pages, unit_pages, spare| {
+        FtlConfig::new(logical_pages, unit_pages, spare).units().expect("the device is large enough")
     };
     // 7 % of 100 is 7.000000000000001 in binary.
     assert_eq!(units(100, 1, 0.07), 107);

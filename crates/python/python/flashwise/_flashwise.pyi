@@ -92,13 +92,14 @@ class _Stages(TypedDict, total=False):
     journal_logs: _Value
     large_write: _Value
     layout: _Value
-    over_provision: _Values
+    over_provision: _Value
     ram: _Value
     refresh: _Value
     sample: _Value
     sample_by: _Value
     sample_seed: _Value
     sequential_bypass: _Value
+    spare: _Values
     storage_device: _Value
     storage_size: _Value
     trim: _Value

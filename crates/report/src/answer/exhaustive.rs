@@ -343,7 +343,7 @@ fn first_sentences_are_true_of_all_that_could_be_recommended() {
         if let Some(faulty) = planted(std::slice::from_ref(&bends), ", where ") {
             assert!(check_curve(&faulty[0], &trace).is_err(), "{faulty:?}");
         }
-        let more = "layout=in-place ram=0 erase-unit=16KiB over-provision=40%";
+        let more = "layout=in-place ram=0 erase-unit=16KiB spare=40%";
         if trace.block_size_bytes() == 4 << 10 {
             let (report, rows) = report_of(&trace, &jobs(&["lru", "larc", "mq", "m", "c"], "10%,20%,50%", more));
             let said = sentences_of(&report);

@@ -68,11 +68,11 @@ const PARAMETERS: [Parameter; 5] = [
     },
     Parameter {
         id: "spare",
-        axis: "Over-provisioning",
+        axis: "Spare flash",
         suffix: "%",
         hits: false,
-        caption: "Over-provisioning: with more spare flash less is copied, by the device for m+ and by the host for c.",
-        split: |row| Some((row.endurance.as_ref()?.over_provision * 100.0, row.policy.clone())),
+        caption: "Spare flash: with more, less is copied, by the device for m+ and by the host for c.",
+        split: |row| Some((row.endurance.as_ref()?.spare * 100.0, row.policy.clone())),
     },
     Parameter {
         id: "budget",
@@ -127,7 +127,7 @@ type Values<'a> = (f64, Vec<(&'a str, f64)>);
 /// Returns lines of means over traces: by policy, size and other differences of runs, each value of the parameter with
 /// its measurements.
 fn lines<'a>(parameter: &Parameter, measure: &Measure, rows: &[&'a ResultRow]) -> Vec<(String, Vec<Values<'a>>)> {
-    let spare = |row: &ResultRow| row.endurance.as_ref().map_or(0.0, |wear| wear.over_provision);
+    let spare = |row: &ResultRow| row.endurance.as_ref().map_or(0.0, |wear| wear.spare);
     let is_spare_another = rows.iter().any(|row| spare(row) != spare(rows[0])) && parameter.id != "spare";
     let mut lines: Vec<(String, Vec<Values>)> = Vec::new();
     for row in rows {

@@ -227,7 +227,7 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
         "Weighted flash usage effectiveness: hits",
         "erasures that each algorithm saves; m is MIN",
         "Write buffer: a larger one",
-        "Over-provisioning: with more",
+        "Spare flash: with more",
         "Budgets of erasures:",
         "Least read hits: insertions",
     ];
@@ -236,7 +236,7 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
     }
     for row in report.sections.iter().flat_map(|section| &section.rows) {
         let wear = row.endurance.as_ref().unwrap();
-        let first = wear.over_provision == 0.25;
+        let first = wear.spare == 0.25;
         let written = format!("<td>{}</td>", grouped(row.tiers.as_ref().unwrap().erasures));
         assert!(!first || page.contains(&written), "{} erases {written}", row.policy);
     }

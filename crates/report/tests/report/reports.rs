@@ -64,7 +64,7 @@ pub fn section(path: &Path, runs: &Runs) -> Section {
 }
 
 /// A report of wear over traces of these names and numbers of requests, once with each over-provisioning.
-pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, over_provisions: &[f64]) -> Report {
+pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, spares: &[f64]) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let section = |(name, requests): &(&str, u64)| {
         let path = directory.path().join("trace.csv");
@@ -80,13 +80,9 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         let traces = [trace];
         let cases = with_references(cases);
         let mut rows = Vec::new();
-        for &over_provision in over_provisions {
-            let settings = endurance::Settings {
-                ram: Ram::Bytes(0),
-                erase_unit_bytes: 16 << 10,
-                over_provision,
-                ..Default::default()
-            };
+        for &spare in spares {
+            let settings =
+                endurance::Settings { ram: Ram::Bytes(0), erase_unit_bytes: 16 << 10, spare, ..Default::default() };
             let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
             let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
             let runs = experiment::run(&traces, cases.clone(), &experiment, &Silent).unwrap();

@@ -1,7 +1,7 @@
 //! A cache to buy, its settings, and its job.
 
 use flashwise_core::cache::WriteBackOrder;
-use flashwise_core::cache::settings::Setting;
+use flashwise_core::cache::settings::{Setting, Value};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::human;
 use flashwise_core::options::Given;
@@ -145,7 +145,6 @@ impl Purchase<'_> {
             size: Some(size),
             layout: Some(LayoutName::Log),
             ram: Some(Ram::Bytes(self.ram_bytes)),
-            over_provision: Some(way.over_provision),
             admission: Some(way.admission.clone()),
             cache_device: Some(Written { text, value: self.offer.model }),
             ..base.clone()
@@ -157,6 +156,7 @@ impl Purchase<'_> {
             let value = setting.read(&Given::from(&value[..])).map_err(JobError::Setting)?;
             job.settings.set(setting, value);
         }
+        job.settings.set(Setting::named("over-provision"), Value::Share(way.over_provision.of_one()));
         job.plain()
     }
 

@@ -1,6 +1,7 @@
 //! The examined combinations of settings.
 
-use flashwise_core::options::{OptionError, word};
+use flashwise_core::cache::settings::Setting;
+use flashwise_core::options::{Given, OptionError, word};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
 
@@ -9,8 +10,8 @@ use crate::job::Admission;
 
 /// Default policies: the server's own, the same taking in every write, and two that take in all.
 const POLICIES: [&str; 4] = ["larc", "larc:writes=admit", "lru", "s3-fifo"];
-/// Default over-provisioning: the server's own, and more.
-const OVER_PROVISIONS: [&str; 2] = ["10%", "25%"];
+/// Default over-provisioning beside the server's own.
+const MORE_SPACE: &str = "25%";
 /// Default rules.
 const ADMISSIONS: [&str; 2] = ["none", "probability:p=0.3,writes=admit"];
 
@@ -44,8 +45,8 @@ impl Ways {
             self.modes = MODES[..2].to_vec();
         }
         if self.over_provisions.is_empty() {
-            self.over_provisions =
-                OVER_PROVISIONS.iter().map(|share| over_provision_of(share)).collect::<Result<_, _>>()?;
+            let own = Setting::named("over-provision").parameter.default;
+            self.over_provisions = [own, MORE_SPACE].into_iter().map(over_provision_of).collect::<Result<_, _>>()?;
         }
         Ok(self)
     }
@@ -77,6 +78,6 @@ pub fn mode_of(text: &str) -> Result<&'static str, String> {
 /// # Errors
 /// An invalid share, or more than 90 %.
 pub fn over_provision_of(text: &str) -> Result<Share, String> {
-    let share = text.parse().ok().filter(|share: &Share| share.of_one() <= 0.9);
-    share.ok_or_else(|| format!("found '{text}', expected a share from 0% to 90%"))
+    let kind = Setting::named("over-provision").parameter.kind;
+    Given::from(text).number(kind).map(|share| Share::new(share).unwrap_or_default())
 }

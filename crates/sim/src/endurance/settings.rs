@@ -7,7 +7,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 
 use super::EnduranceError;
-use crate::cache_settings::Ram;
+use crate::cache_settings::{RAM_FOR_WEAR, Ram, SPARE};
 use flashwise_device::flash::{DeviceError, FtlConfig, GcPlacement, Victim};
 
 /// Erase units of a write buffer, if this many fit.
@@ -25,7 +25,7 @@ pub struct Settings {
     /// Size of an erase unit.
     pub erase_unit_bytes: u64,
     /// Flash beyond the size of the cache, as a share of it; rounded up to whole erase units.
-    pub over_provision: f64,
+    pub spare: f64,
     /// Choice of the erase unit that a conventional SSD collects.
     pub victim: Victim,
     /// Placement of valid pages that it copies.
@@ -42,12 +42,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let ftl = FtlConfig::new(1, 1, 0.07);
+        let ftl = FtlConfig::new(1, 1, SPARE);
         Settings {
-            ram: Ram::Share(0.05),
+            ram: RAM_FOR_WEAR,
             write_buffers: None,
             erase_unit_bytes: 2 << 20,
-            over_provision: ftl.over_provision,
+            spare: ftl.spare,
             victim: ftl.victim,
             gc_placement: ftl.gc_placement,
             reserve_units: ftl.reserve_units,
@@ -176,7 +176,7 @@ impl Settings {
         Ok(FtlConfig {
             logical_pages: u32::try_from(pages).map_err(too_large)?,
             unit_pages,
-            over_provision: self.over_provision,
+            spare: self.spare,
             victim: self.victim,
             gc_placement: self.gc_placement,
             reserve_units: self.reserve_units,
@@ -265,7 +265,7 @@ mod tests {
         ram: Ram::Bytes(0),
         write_buffers: None,
         erase_unit_bytes: 64 << 10,
-        over_provision: 0.07,
+        spare: 0.07,
         victim: Victim::Greedy,
         gc_placement: GcPlacement::Own,
         reserve_units: 1,
@@ -331,7 +331,7 @@ mod tests {
             "erase unit: found 6KB, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
             "size '10%' is 60KiB of flash, less than one erase unit of 64KiB; make the cache larger or erase units \
              smaller",
-            "size '10%': over-provisioning of 7",
+            "size '10%': spare flash of 7",
             "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB. Use more DRAM, \
              none, or smaller erase \
              units",
@@ -341,6 +341,6 @@ mod tests {
         for (error, expected) in errors.iter().zip(expected) {
             assert!(error.starts_with(expected), "{error}");
         }
-        assert!(errors[2].contains("leaves 1 spare erase units"), "{}", errors[2]);
+        assert!(errors[2].contains("is 1 erase units"), "{}", errors[2]);
     }
 }

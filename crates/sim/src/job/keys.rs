@@ -15,7 +15,7 @@ use flashwise_device::{TierModel, tier_model_of_option};
 use super::words::LayoutName::{Containers, InPlace, Log};
 use super::words::{LayoutName, Written, percent, sample_share, share, whole};
 use super::{Job, JobError};
-use crate::cache_settings::Ram;
+use crate::cache_settings::{self, RAM_FOR_WEAR, RAM_OF_WLFC_C, Ram};
 use crate::simulate::Warmup;
 use crate::wlfc::System;
 
@@ -33,9 +33,8 @@ pub enum Key {
 pub struct Field {
     name: &'static str,
     of: Of,
-    /// Placeholder of the value, and meaning, of a flag; empty for words whose flags may be lists or have notes of
-    /// their own.
-    about: (&'static str, &'static str),
+    /// Placeholder of the value, and meaning, of a flag; `None` for words whose flags may be lists.
+    about: Option<(&'static str, fn() -> String)>,
     read: fn(&mut Job, &str) -> Result<(), String>,
     shown: fn(&Job) -> Option<String>,
     clear: fn(&mut Job),
@@ -77,7 +76,7 @@ const ARRAY: Of = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log,
 const STORAGE: Of = Of { stage: Stage::Array, ..RUN };
 const RAM: Of = of(Stage::Layout, &[LayoutName::None, InPlace, Containers, Log, WLFC_C], None);
 const ERASE_UNITS: Of = of(Stage::Layout, &[InPlace, Containers, Log], None);
-const SPARE: Of = of(Stage::Layout, &[InPlace, Containers, Log, B_LIKE], None);
+const SPARE: Of = of(Stage::Layout, &[InPlace, Containers, Log, B_LIKE], Some(InPlace));
 const SSD: Of = of(Stage::Layout, &[InPlace, Containers, Log], Some(InPlace));
 const DEVICE: Of = of(Stage::Layout, &[InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], Some(InPlace));
 const WEAR: Of = of(Stage::Layout, &[InPlace, Containers], Some(InPlace));
@@ -88,17 +87,17 @@ const JOURNAL: Of = of(Stage::Layout, &[B_LIKE], None);
 
 macro_rules! about {
     () => {
-        ("", "")
+        None
     };
-    ($values:literal, $meaning:literal) => {
-        ($values, $meaning)
+    ($values:literal, $meaning:expr) => {
+        Some(($values, || $meaning.to_string()))
     };
 }
 
 /// Declares the rows: a word's name, its field, the layouts that have it, its parser and format, and the help of its
 /// flag.
 macro_rules! fields {
-    ($($name:literal, $field:ident, $of:expr, $read:expr, $show:expr $(, $values:literal, $meaning:literal)?;)*) => {
+    ($($name:literal, $field:ident, $of:expr, $read:expr, $show:expr $(, $values:literal, $meaning:expr)?;)*) => {
         &[$(Field {
             name: $name,
             of: $of,
@@ -123,9 +122,13 @@ static FIELDS: &[Field] = fields! {
     "sample-by", sample_by, SAMPLE, parsed, ToString::to_string;
     "sample-seed", sample_seed, SAMPLE, |text| whole(text, 0, u64::MAX), ToString::to_string;
     "layout", layout, RUN, parsed, ToString::to_string;
-    "ram", ram, RAM, parsed, show_ram;
-    "erase-unit", erase_unit, ERASE_UNITS, parsed, ToString::to_string;
-    "over-provision", over_provision, SPARE, parsed, show_share;
+    "ram", ram, RAM, parsed, show_ram, "SIZE", with_defaults("ram", ". A size, or a share of the flash such as 5%",
+        &[("", &Value::from(cache_settings::RAM)), ("in-place and containers: ", &Value::from(RAM_FOR_WEAR)),
+          ("wlfc_c: ", &Value::from(RAM_OF_WLFC_C)), ("flashwise serve: ", &Setting::named("ram").default())]);
+    "erase-unit", erase_unit, ERASE_UNITS, parsed, ToString::to_string, "SIZE", with_defaults("erase-unit",
+        "; in-place and containers: any multiple of the trace's block size",
+        &[("", &Setting::named("erase-unit").default()), ("with --device: ", &"its erase block")]);
+    "spare", spare, SPARE, parsed, show_share;
     "gc-victim", gc_victim, SSD, Victim::parse, ToString::to_string, "VICTIM",
         "Choice of the erase unit that a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 \
          [default: greedy]";
@@ -139,7 +142,7 @@ static FIELDS: &[Field] = fields! {
     "trim", trim, SSD, parsed, ToString::to_string, "ON|OFF",
         "Trim evicted blocks, or reset units of the log, on a conventional SSD [default: off]";
     "device", device, DEVICE, read_device, ToString::to_string, "DEVICE",
-        "Device that gives erase unit, over-provisioning and cycles: a name from `flashwise lifetime --devices` or a \
+        "Device that gives erase unit, spare flash and cycles: a name from `flashwise lifetime --devices` or a \
          TOML file\n\n\
          It must have flash, such as samsung-slc. With --layout log it is a conventional SSD below the log.";
     "drive-writes-per-day", drive_writes_per_day, SSD, |text| Given::from(text).number(Kind::POSITIVE),
@@ -176,7 +179,7 @@ const NOTES: [(&str, &str); 5] = [
 ];
 
 /// Settings of the whole cache that have a field, because they mean more in a simulation.
-const WITH_FIELDS: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
+const WITH_FIELDS: [&str; 4] = ["erase-unit", "ram", "policy", "admission"];
 
 /// Settings of caches of buckets that b-like has too.
 const WITH_B_LIKE: [&str; 1] = ["large-write"];
@@ -235,11 +238,10 @@ impl Key {
     }
 
     /// The value and the meaning of its flag, with the default; a second paragraph is for the long help. `None` for
-    /// words whose flags may be lists or have notes of their own.
+    /// words whose flags may be lists.
     pub fn about(self) -> Option<(&'static str, String)> {
         match self {
-            Key::Field(Field { about: ("", _), .. }) => None,
-            Key::Field(Field { about: (values, meaning), .. }) => Some((values, (*meaning).to_owned())),
+            Key::Field(Field { about, .. }) => about.map(|(values, meaning)| (values, meaning())),
             Key::Setting(Setting { values, parameter: Parameter { name, meaning, default, .. }, .. }) => {
                 let note = NOTES.iter().find(|(noted, _)| noted == name).map_or("", |(_, note)| note);
                 Some((values, format!("{meaning}{note} [default: {default}]")))
@@ -299,6 +301,12 @@ fn read_setting(setting: &'static Setting, text: &str) -> Result<Value, String> 
         return Err(format!("found '{rule}', expected pid:N or program:NAME: traces know no more of who asked"));
     }
     Ok(value)
+}
+
+/// Returns the meaning of a setting with a field, with a note and the defaults of layouts.
+fn with_defaults(name: &str, note: &str, defaults: &[(&str, &dyn Display)]) -> String {
+    let defaults: Vec<String> = defaults.iter().map(|(layouts, value)| format!("{layouts}{value}")).collect();
+    format!("{}{note} [default: {}]", Setting::named(name).parameter.meaning, defaults.join("; "))
 }
 
 fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and jobs to compare them with
+//! Many jobs at once: every combination of policies, sizes, rules and spare flash, and jobs to compare them with
 //! in a report.
 
 use std::collections::HashSet;
@@ -10,7 +10,6 @@ use super::meaning::IN_CONTAINERS;
 use super::{Admission, Job, JobError, LayoutName, Meaning, Place};
 use crate::endurance::Algorithm;
 use crate::size::Size;
-use crate::wlfc::System;
 
 /// Default algorithms if wear is simulated: those of Figure 5 of the paper on offline algorithms.
 const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
@@ -32,8 +31,8 @@ pub struct Many {
     pub sizes: Vec<Size>,
     /// Rules; by default the option is absent.
     pub admissions: Vec<Admission>,
-    /// Over-provisionings.
-    pub over_provisions: Vec<Share>,
+    /// Shares of spare flash.
+    pub spares: Vec<Share>,
 }
 
 /// Returns the values of a list, or `None` once if it is empty.
@@ -42,7 +41,7 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Many {
-    /// Returns the jobs for each policy, size, rule and over-provisioning; the last changes fastest. Each job appears
+    /// Returns the jobs for each policy, size, rule and share of spare flash; the last changes fastest. Each job appears
     /// once.
     ///
     /// # Errors
@@ -80,10 +79,10 @@ impl Many {
             let layout = if has_own { None } else { Some(layout) };
             for size in &sizes {
                 for admission in each(&self.admissions) {
-                    for over_provision in each(&self.over_provisions) {
+                    for spare in each(&self.spares) {
                         let (policy, size) = (policy.clone().or(base.policy.clone()), Some(size.clone()));
                         let admission = admission.clone().or(base.admission.clone());
-                        let job = Job { policy, size, layout, admission, over_provision, ..base.clone() };
+                        let job = Job { policy, size, layout, admission, spare, ..base.clone() };
                         match job.clone().plain() {
                             Ok(job) => {
                                 if said.insert(job.to_string()) {
@@ -115,7 +114,7 @@ impl Many {
             ("policy", self.policies.is_empty()),
             ("size", self.sizes.is_empty()),
             ("admission", self.admissions.is_empty()),
-            ("over-provision", self.over_provisions.is_empty()),
+            ("spare", self.spares.is_empty()),
         ];
         let in_lists = lists.into_iter().filter(|(_, is_empty)| !is_empty).map(|(name, _)| name);
         self.base.words().map(|(name, _)| name).chain(in_lists).next().map(|name| format!("--{name}"))
@@ -129,19 +128,10 @@ impl Many {
         let said = Job {
             policy: self.policies.first().cloned(),
             admission: rule.or(self.admissions.first()).cloned(),
-            over_provision: self.over_provisions.first().copied(),
+            spare: self.spares.first().copied(),
             ..self.base.clone()
         };
-        let meaning = said.meaning_with(algorithm.as_deref())?;
-        let whose = match &meaning.place {
-            Place::Log(..) => "the whole cache",
-            Place::Buckets(System::BLike, _) => "b-like",
-            _ => return Ok((self.base.clone(), meaning)),
-        };
-        if self.over_provisions.len() > 1 {
-            return Err(JobError::Conflict(format!("--over-provision: found a list, expected one share for {whose}")));
-        }
-        Ok((self.base.clone(), meaning))
+        Ok((self.base.clone(), said.meaning_with(algorithm.as_deref())?))
     }
 }
 
@@ -171,7 +161,7 @@ pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
     let meaning = first.meaning()?;
     let name = |job: &Job| job.policy.as_ref().map(ToString::to_string);
     let is_asked = |policy: &str| jobs.iter().any(|job| name(job).as_deref() == Some(policy));
-    // Jobs of one policy and rule have all sizes and over-provisionings.
+    // Jobs of one policy and rule have all sizes and spare flash.
     let rule = |job: &Job| job.admission.as_ref().map(ToString::to_string);
     let like = jobs.iter().filter(|job| name(job) == name(first) && rule(job) == rule(first));
     let of = |algorithm: &Algorithm| -> Result<Vec<Job>, JobError> {

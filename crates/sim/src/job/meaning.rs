@@ -13,9 +13,9 @@ use flashwise_device::{ArrayModel, CACHE_DEVICE, tier_model_of_option};
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
 
-use super::words::{Admission, LayoutName, SampleBy, Written, share};
+use super::words::{Admission, LayoutName, SampleBy, Written};
 use super::{Job, JobError, Key, Stage};
-use crate::cache_settings::{Ram, simulated};
+use crate::cache_settings::{RAM, Ram, simulated};
 use crate::endurance;
 use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
 use crate::results::WearLimits;
@@ -192,7 +192,7 @@ impl Job {
             });
         }
         Ok(match layout {
-            LayoutName::None => Place::None(self.ram.unwrap_or(Ram::Bytes(0))),
+            LayoutName::None => Place::None(self.ram.unwrap_or(RAM)),
             LayoutName::InPlace | LayoutName::Containers => Place::Flash(self.flash()),
             LayoutName::Log => {
                 let settings = self.log_settings()?;
@@ -248,9 +248,9 @@ impl Job {
     /// Returns a conventional SSD, without its size and erase units.
     fn ssd(&self) -> endurance::Settings {
         let default = endurance::Settings::default();
-        let of_device = self.profile().and_then(|device| device.over_provision);
+        let of_device = self.profile().and_then(|device| device.spare);
         endurance::Settings {
-            over_provision: of_device.unwrap_or(default.over_provision),
+            spare: self.spare.map(Share::of_one).or(of_device).unwrap_or(default.spare),
             write_buffers: self.write_buffers,
             victim: self.gc_victim.unwrap_or(default.victim),
             gc_placement: self.gc_placement.unwrap_or(default.gc_placement),
@@ -267,7 +267,6 @@ impl Job {
         endurance::Settings {
             ram: self.ram.unwrap_or(ssd.ram),
             erase_unit_bytes: erase_unit_bytes.unwrap_or(ssd.erase_unit_bytes),
-            over_provision: self.over_provision.map_or(ssd.over_provision, Share::of_one),
             ..ssd
         }
     }
@@ -277,10 +276,7 @@ impl Job {
         let refuse = |error: SettingError| JobError::Setting(error);
         let mut given = self.settings.clone();
         let erase_unit = self.erase_unit.map(|size| size.to_string());
-        let over_provision = self.over_provision.map(|of| share(of.of_one()));
-        for (name, text) in [("erase-unit", erase_unit), ("over-provision", over_provision)] {
-            text.map_or(Ok(()), |text| given.read(name, &text)).map_err(refuse)?;
-        }
+        erase_unit.map_or(Ok(()), |text| given.read("erase-unit", &text)).map_err(refuse)?;
         match self.ram {
             Some(ram @ Ram::Share(_)) => given.set(Setting::named("ram"), ram.into()),
             Some(Ram::Bytes(bytes)) => given.read("ram", &ByteSize::new(bytes).to_string()).map_err(refuse)?,
@@ -312,7 +308,7 @@ impl Job {
                 bucket_bytes: self.bucket.map(ByteSize::bytes),
                 ram: self.ram,
                 options: self.settings.buckets(),
-                over_provision: self.over_provision.map_or(default.over_provision, Share::of_one),
+                spare: self.spare.map_or(default.spare, Share::of_one),
                 journal_logs: self.journal_logs.unwrap_or(default.journal_logs),
             }),
         )

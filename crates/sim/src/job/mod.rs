@@ -72,7 +72,7 @@ pub struct Job {
     pub layout: Option<LayoutName>,
     pub ram: Option<Ram>,
     pub erase_unit: Option<ByteSize>,
-    pub over_provision: Option<Share>,
+    pub spare: Option<Share>,
     pub gc_victim: Option<Victim>,
     pub gc_placement: Option<GcPlacement>,
     pub gc_reserve: Option<u32>,

@@ -195,7 +195,7 @@ figures! {
         /// Erase units, including spare ones.
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of the size.
-        over_provision: f64, "share", "spare", "flash beyond the size";
+        spare: f64, "share", "spare", "flash beyond the size";
         /// RAM of the read cache in front of the flash: `--ram` less the buffer.
         read_cache_bytes: u64, "bytes", "read cache", "RAM";
         /// Maximum RAM of the write buffer, or of the erase units that fill in RAM. Its blocks count towards the size
@@ -302,7 +302,7 @@ impl EnduranceFigures {
             layout: run.layout(),
             erase_unit_bytes: unit_bytes,
             erase_units: geometry.units.into(),
-            over_provision: geometry.ftl.over_provision,
+            spare: geometry.ftl.spare,
             read_cache_bytes: geometry.read_cache_blocks as u64 * block_size_bytes,
             buffer_bytes: geometry.buffer_blocks * block_size_bytes,
             buffer_hits: counts.tally.buffer_hits,

@@ -208,14 +208,14 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
                     "admission" => {
                         many.admissions.extend(Admission::parse_list(text).map_err(|error| refused(&error))?);
                     }
-                    "over-provision" => {
-                        many.over_provisions.push(text.parse::<Share>().map_err(|error| refused(&error))?);
+                    "spare" => {
+                        many.spares.push(text.parse::<Share>().map_err(|error| refused(&error))?);
                     }
                     _ => {}
                 }
             }
         }
-        if !["policy", "size", "admission", "over-provision"].contains(&&word[..]) {
+        if !["policy", "size", "admission", "spare"].contains(&&word[..]) {
             // Errors of jobs name the word themselves.
             let whole = Place { path, key: "run".to_owned() };
             let key = Key::find(&word).map_err(|error| whole.refused(error))?;

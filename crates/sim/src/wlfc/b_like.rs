@@ -28,6 +28,8 @@ use flashwise_device::flash::clock::Operation;
 use flashwise_device::flash::{Clock, Device, DeviceError, Ftl, FtlConfig, Meter};
 use flashwise_trace::request_file::CacheRequest;
 
+use crate::cache_settings::SPARE;
+
 use super::schedule::{Schedule, Work};
 use super::simulation::{Buckets, Latencies};
 use crate::stretch::Counts;
@@ -44,7 +46,7 @@ pub struct BLikeConfig {
     /// Blocks of a flash page.
     pub page_blocks: u32,
     /// Flash pages that are hidden from the host, as a share of the visible ones.
-    pub over_provision: f64,
+    pub spare: f64,
     /// Logs per page of the journal.
     pub journal_logs: u32,
     /// Buckets of the journal.
@@ -60,7 +62,7 @@ pub struct BLikeConfig {
 }
 
 impl BLikeConfig {
-    /// Returns the defaults: 7 % over-provisioning; a journal page for each log, and two journal buckets; two free
+    /// Returns the defaults: spare flash of [`SPARE`]; a journal page for each log, and two journal buckets; two free
     /// buckets. A collection follows each 16th of the cache that is written, as in bcache, and takes buckets that are
     /// at most half live.
     pub fn new(flash_pages: u32, erase_block_pages: u32, bucket_pages: u32, page_blocks: u32) -> BLikeConfig {
@@ -69,7 +71,7 @@ impl BLikeConfig {
             erase_block_pages,
             bucket_pages,
             page_blocks,
-            over_provision: 0.07,
+            spare: SPARE,
             journal_logs: 1,
             journal_buckets: 2,
             free_buckets: 2,
@@ -81,7 +83,7 @@ impl BLikeConfig {
 
     /// Buckets that fit on the SSD, including the journal's.
     fn buckets(&self) -> u32 {
-        (f64::from(self.flash_pages) / (1.0 + self.over_provision)) as u32 / self.bucket_pages
+        (f64::from(self.flash_pages) / (1.0 + self.spare)) as u32 / self.bucket_pages
     }
 }
 
@@ -152,8 +154,8 @@ impl BLike {
         }
         let buckets = all - config.journal_buckets;
         let logical_pages = all * config.bucket_pages;
-        let over_provision = f64::from(config.flash_pages) / f64::from(logical_pages) - 1.0;
-        let ftl = FtlConfig::new(logical_pages, config.erase_block_pages, over_provision);
+        let spare = f64::from(config.flash_pages) / f64::from(logical_pages) - 1.0;
+        let ftl = FtlConfig::new(logical_pages, config.erase_block_pages, spare);
         let slots = (buckets * config.bucket_pages * config.page_blocks) as usize;
         Ok(BLike {
             ftl: Ftl::metered(ftl, Recorder::default())?,

@@ -11,4 +11,4 @@ mod simulation;
 
 pub use b_like::{BLike, BLikeConfig};
 pub use managed::Managed;
-pub use simulation::{BucketError, BucketSettings, Buckets, Latencies, RAM_BYTES, System, Times, run_buckets};
+pub use simulation::{BucketError, BucketSettings, Buckets, Latencies, System, Times, run_buckets};

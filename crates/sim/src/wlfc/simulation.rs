@@ -17,7 +17,7 @@ use flashwise_trace::request_file::CacheRequest;
 
 use super::{BLike, BLikeConfig, Managed};
 use crate::array::{Arrivals, InTime};
-use crate::cache_settings::Ram;
+use crate::cache_settings::{RAM_OF_WLFC_C, Ram, SPARE};
 use crate::counting::Counting;
 use crate::stretch::{Counts, Ran, Stretches};
 
@@ -60,9 +60,6 @@ const fn info(name: &'static str, title: &'static str) -> Info {
     Info { name, title, source, parameters: &[], offline: false }
 }
 
-/// Default RAM of WLFC_c: section V.
-pub const RAM_BYTES: u64 = 64 << 20;
-
 /// Configuration of a cache of buckets, except its size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketSettings {
@@ -72,12 +69,12 @@ pub struct BucketSettings {
     pub backend: TierModel,
     /// Bytes of a bucket; by default an erase block of the device.
     pub bucket_bytes: Option<u64>,
-    /// RAM of WLFC_c for reads; by default [`RAM_BYTES`].
+    /// RAM of WLFC_c for reads; by default [`RAM_OF_WLFC_C`].
     pub ram: Option<Ram>,
     /// Settings of the buckets; their RAM is [`ram`](Self::ram).
     pub options: Options,
     /// Spare pages of B_like's SSD, as a share of the visible ones.
-    pub over_provision: f64,
+    pub spare: f64,
     /// Logs of B_like per page of its journal.
     pub journal_logs: u32,
 }
@@ -91,18 +88,16 @@ impl BucketSettings {
             bucket_bytes: None,
             ram: None,
             options: Options::default(),
-            over_provision: 0.07,
+            spare: SPARE,
             journal_logs: 1,
         }
     }
 
     /// RAM for reads in front of flash of this many bytes.
     pub fn ram_bytes(&self, system: System, flash_bytes: u64) -> u64 {
-        match (system, self.ram) {
-            (System::WlfcC, None) => RAM_BYTES,
-            (System::WlfcC, Some(Ram::Bytes(bytes))) => bytes,
-            (System::WlfcC, Some(Ram::Share(share))) => (flash_bytes as f64 * share) as u64,
-            (System::Wlfc | System::BLike, _) => 0,
+        match system {
+            System::WlfcC => self.ram.unwrap_or(RAM_OF_WLFC_C).bytes(flash_bytes),
+            System::Wlfc | System::BLike => 0,
         }
     }
 
@@ -148,7 +143,7 @@ impl BucketSettings {
                 [buckets * bucket, erase_block, bucket].map(|bytes| (bytes / page) as u32);
             let config = BLikeConfig::new(flash, erase_block, bucket, page_blocks);
             let config = BLikeConfig {
-                over_provision: self.over_provision,
+                spare: self.spare,
                 journal_logs: self.journal_logs,
                 large_write_bytes: self.options.large_write_bytes.unwrap_or(config.large_write_bytes),
                 ..config

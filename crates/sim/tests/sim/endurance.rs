@@ -129,7 +129,7 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
 #[test]
 fn c_seals_collects_and_copies_forward_as_by_hand() {
     let trace = letters("ABBCDDEFFGHHIJJKKACEGI");
-    let settings = Settings { erase_unit_bytes: 8192, over_provision: 0.5, ..small() };
+    let settings = Settings { erase_unit_bytes: 8192, spare: 0.5, ..small() };
     let algorithm = "c:buffers=1".parse().unwrap();
     let case = Case { trace: 0, algorithm, admission: None, size: "6".to_owned(), capacity_blocks: 6 };
     let runs = on_flash(&[trace], vec![case], &settings, NO_WARMUP).unwrap();
@@ -265,7 +265,7 @@ fn a_budget_per_day_is_the_same_budget() {
 
 #[test]
 fn with_erase_units_of_one_block_and_no_dram_m_is_min() {
-    let settings = Settings { erase_unit_bytes: 4096, over_provision: 0.5, ..small() };
+    let settings = Settings { erase_unit_bytes: 4096, spare: 0.5, ..small() };
     for seed in 0..12 {
         let trace = generated("zipf:skew=0.7", 60, 1500, [1.0, 0.7, 0.4][seed as usize % 3], seed);
         for share in [0.1, 0.25, 0.5] {
@@ -349,7 +349,7 @@ fn rows_without_a_figure_are_refused_or_omitted() {
     let error = refused(&trace, "c_t:share=0.01%");
     assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");
     assert!(error.contains("expected at least 1, which is share="), "{error}");
-    let roomy = Settings { over_provision: 1.0, ..small() };
+    let roomy = Settings { spare: 1.0, ..small() };
     let error = try_run(&generated("zipf", 200, 3000, 1.0, 1), &["ripq+"], &[0.5], &roomy).unwrap_err().to_string();
     assert!(
         error
@@ -393,7 +393,7 @@ mod real_traces {
 
     /// An erase unit is 16 blocks, so that caches of 1 % have units enough.
     fn settings(trace: &Trace) -> Settings {
-        Settings { erase_unit_bytes: 16 * trace.block_size_bytes(), over_provision: 0.1, ..small() }
+        Settings { erase_unit_bytes: 16 * trace.block_size_bytes(), spare: 0.1, ..small() }
     }
 
     /// Sizes of 30 units and more.

@@ -7,14 +7,15 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 /// Words with values that are allowed, of all stages; the first value of each is the default of some layout.
-const WORDS: [(&str, &[&str]); 40] = [
+const WORDS: [(&str, &[&str]); 41] = [
     ("policy", &["lru", "larc:fill=ghost", "fif", "m+", "c:buffers=2", "h_t:share=50%", "ripq+:sections=2"]),
     ("warmup", &["0", "10%", "33.3%", "17"]),
     ("epoch", &["1000", "1"]),
     ("layout", &["none", "in-place", "slots", "log", "containers", "wlfc", "wlfc-c", "b-like"]),
     ("ram", &["0", "5%", "12.5%", "64KiB", "1MiB"]),
     ("erase-unit", &["2MiB", "64KiB", "4MiB"]),
-    ("over-provision", &["7%", "10%", "0.28", "0.12345678901234"]),
+    ("spare", &["7%", "10%", "0.28", "0.12345678901234"]),
+    ("over-provision", &["10%", "25%"]),
     ("gc-victim", &["greedy", "fifo", "d-choices:d=4"]),
     ("gc-placement", &["own", "mixed"]),
     ("gc-reserve", &["1", "3"]),
@@ -98,7 +99,7 @@ proptest! {
         prop_assert_eq!(read(&backwards).unwrap().to_string(), job.to_string());
         for (name, value) in &words {
             let shown = job.words().find(|(shown, _)| shown == name);
-            if let Some((_, shown)) = shown.filter(|_| !["layout", "over-provision", "wfue-alpha", "sample"].contains(name)) {
+            if let Some((_, shown)) = shown.filter(|_| !["layout", "spare", "wfue-alpha", "sample"].contains(name)) {
                 // Without a unit, a size is shown in bytes; a count stays as it is.
                 let size = ["ram", "sequential-bypass"].contains(name);
                 prop_assert_eq!(&shown, if *value == "0" && size { "0B" } else { *value });
@@ -119,7 +120,7 @@ proptest! {
         match &meaning.place {
             Place::None(_) => defaults.extend([("ram", "0"), ("layout", "none")]),
             Place::Flash(_) if !is_said(&words, "device") => {
-                defaults.extend([("ram", "5%"), ("over-provision", "7%"), ("erase-unit", "2MiB"), ("trim", "off"), ("gc-victim", "greedy")]);
+                defaults.extend([("ram", "5%"), ("spare", "7%"), ("erase-unit", "2MiB"), ("trim", "off"), ("gc-victim", "greedy")]);
             }
             Place::Flash(_) => defaults.extend([("ram", "5%"), ("gc-reserve", "1"), ("wfue-alpha", "50%")]),
             Place::Log(_, ssd) => {

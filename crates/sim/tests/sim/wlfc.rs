@@ -250,7 +250,7 @@ fn b_like_by_hand() {
     let profile = Profile { pages_per_block: 4, ..Profile::find("wlfc", "wlfc").unwrap() };
     let clock = Clock::new(&profile, 64 << 10).unwrap();
     let hdd = tier_model_of_option("backend", "hdd").unwrap();
-    let config = BLikeConfig { over_provision: 0.5, journal_buckets: 1, ..BLikeConfig::new(12 * 4, 4, 4, 4) };
+    let config = BLikeConfig { spare: 0.5, journal_buckets: 1, ..BLikeConfig::new(12 * 4, 4, 4, 4) };
     let mut cache = BLike::new(config, clock, &hdd).unwrap();
     cache.request(&request(Kind::Write, 4, 1));
     let Buckets { figures, latencies } = buckets(&cache.counts());
@@ -276,7 +276,7 @@ fn b_like_by_hand() {
 fn b_like_holds_its_invariants_over_random_requests() {
     let profile = Profile { pages_per_block: 4, ..Profile::find("wlfc", "wlfc").unwrap() };
     let hdd = tier_model_of_option("backend", "hdd").unwrap();
-    let config = BLikeConfig { over_provision: 0.2, ..BLikeConfig::new(30 * 4, 4, 4, 4) };
+    let config = BLikeConfig { spare: 0.2, ..BLikeConfig::new(30 * 4, 4, 4, 4) };
     let mut cache = BLike::new(config, Clock::new(&profile, 64 << 10).unwrap(), &hdd).unwrap();
     let mut state = 3;
     for at in 0..20_000 {
