@@ -10,7 +10,7 @@ use flashwise_report::pareto::{self, Point};
 use flashwise_sim::columns::about;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Case, Experiment, ExperimentError, Layout};
-use flashwise_sim::job::{Job, Place};
+use flashwise_sim::job::{Job, Placement};
 use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
@@ -82,7 +82,7 @@ impl Pareto {
         let mut job = Job { spare: self.cache.spares().first().copied(), ..Job::default() };
         self.cache.put(&mut job);
         let meaning = job.meaning_with(Some("flashwise pareto")).map_err(misuse)?;
-        let Place::Flash(settings) = meaning.place else {
+        let Placement::Flash(settings) = meaning.place else {
             let found = job.layout.map_or_else(String::new, |layout| layout.to_string());
             return Err(Misuse(format!("--layout: found {found}, expected in-place or containers for pareto")).into());
         };

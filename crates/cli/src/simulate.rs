@@ -13,7 +13,7 @@ use flashwise_report::Report;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{Cache, check};
 use flashwise_sim::job::lines::{Lines, LinesError, Origin, checksum};
-use flashwise_sim::job::{Comparison, Job, JobError, Many, Place, Reads, Runs, compared, run_each};
+use flashwise_sim::job::{Comparison, Job, JobError, Many, Placement, Reads, Runs, compared, run_each};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
@@ -463,7 +463,7 @@ fn print_jobs(jobs: &[Job]) -> anyhow::Result<()> {
 
 fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
     for job in jobs {
-        if let Place::Buckets(system, _) = job.meaning().map_err(misuse)?.place {
+        if let Placement::Buckets(system, _) = job.meaning().map_err(misuse)?.place {
             check(Cache::Buckets(system), ["--html"]).map_err(|error| Misuse(error.to_string()))?;
         }
     }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use flashwise_core::human;
 use flashwise_report::sweep::render_sweep;
 use flashwise_sim::sampling::takes_whole_trace;
-use flashwise_sim::sweep::{Found, Plan, PlanError, Rows, Shard, SweepError, Task, rows};
+use flashwise_sim::sweep::{Plan, PlanError, Rows, Shard, SweepError, Task, TaskResults, rows};
 use flashwise_trace::output::{name_of, write_whole};
 use flashwise_trace::progress::Progress;
 use tracing::Level;
@@ -217,7 +217,7 @@ fn status(plan: &Path, shard: Option<Shard>, json: bool) -> anyhow::Result<()> {
     drop(bar);
     let mut out = std::io::stdout().lock();
     if json {
-        let row = |(trace, found): &(String, Result<Found, SweepError>)| match found {
+        let row = |(trace, found): &(String, Result<TaskResults, SweepError>)| match found {
             Ok(found) => serde_json::json!({"trace": trace, "file": found.file, "done": found.is_done}),
             Err(error) => serde_json::json!({"trace": trace, "error": chain(error)}),
         };
@@ -226,7 +226,7 @@ fn status(plan: &Path, shard: Option<Shard>, json: bool) -> anyhow::Result<()> {
     }
     for (trace, found) in &rows {
         match found {
-            Ok(Found { file: Some(file), is_done: true }) => writeln!(out, "{trace}: {}", file.display())?,
+            Ok(TaskResults { file: Some(file), is_done: true }) => writeln!(out, "{trace}: {}", file.display())?,
             Ok(_) => writeln!(out, "{trace}: to do")?,
             Err(error) => writeln!(out, "{}", chain(error))?,
         }

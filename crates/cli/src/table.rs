@@ -14,7 +14,7 @@ use flashwise_sim::sampling::SampleFigures;
 
 use crate::fit;
 pub use brief::brief;
-use screen::Figures;
+use screen::FigureTable;
 
 /// Spaces between columns.
 pub const GAP: usize = 2;
@@ -69,7 +69,7 @@ pub fn results(rows: &[ResultRow]) -> String {
     }
     let another = |pair: &[ResultRow]| pair[0].trace != pair[1].trace || pair[0].policy != pair[1].policy;
     let begins = rows.windows(2).enumerate().filter(|(_, pair)| another(pair)).map(|(before, _)| before + 1).collect();
-    let figures = Figures { header, names: text_columns, notes, rows: lines, begins };
+    let figures = FigureTable { header, names: text_columns, notes, rows: lines, begins };
     figures.print(fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
@@ -77,7 +77,7 @@ pub fn results(rows: &[ResultRow]) -> String {
 /// screen.
 pub fn fitting(header: Vec<&str>, names: usize, rows: Vec<Vec<String>>) -> String {
     let notes = vec![""; header.len()];
-    Figures { header, names, notes, rows, begins: Vec::new() }.print(fit::width())
+    FigureTable { header, names, notes, rows, begins: Vec::new() }.print(fit::width())
 }
 
 /// Returns the heading of a figure.

@@ -10,7 +10,7 @@ pub struct Decision {
     /// The chosen candidate.
     pub choice: Choice,
     /// The figures of each shadow in the timeframe that ended.
-    pub shadows: Vec<Figures>,
+    pub shadows: Vec<Prediction>,
     /// `L` of the cache itself in the timeframe that ended.
     pub latency_us: f64,
     /// The new position on the scale; for `auto` the number of the policy.
@@ -34,7 +34,7 @@ pub struct Choice {
 
 /// Predicted effect of a candidate on the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct Prediction {
     /// `L[s]`: its average latency in the last timeframe, or in its [`Past`](crate::admission::controller::Past).
     pub latency_us: f64,
     /// `T[s]`: the expected remaining lifetime of the array.

@@ -18,7 +18,7 @@ use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witnes
 
 /// A segment with a readable header.
 #[derive(Clone, Debug)]
-struct Segment {
+struct SalvagedSegment {
     header: Header,
     records: Vec<Record>,
     /// True if all of its data matches.
@@ -27,7 +27,7 @@ struct Segment {
     is_likely: bool,
 }
 
-impl Segment {
+impl SalvagedSegment {
     fn next(&self) -> u32 {
         self.header.page + 1 + self.header.data_pages
     }
@@ -41,7 +41,7 @@ impl Segment {
 /// The readable metadata of an erase unit.
 #[derive(Clone, Debug)]
 pub struct UnitRemains {
-    segments: Vec<Segment>,
+    segments: Vec<SalvagedSegment>,
     footer: Option<Footer>,
 }
 
@@ -66,7 +66,7 @@ impl UnitRemains {
             if let Some(MetadataPage { header, records }) = metadata.filter(|_| role == Role::Segment) {
                 let (right, wrong) = compare(geometry, &records, bytes);
                 let (is_whole, is_likely) = (wrong == 0, right > 0 || wrong == 0);
-                remains.segments.push(Segment { header, records, is_whole, is_likely });
+                remains.segments.push(SalvagedSegment { header, records, is_whole, is_likely });
             }
         }
         remains.footer = footer_of(geometry, cache, unit, &bytes[end as usize * BLOCK_BYTES..]);
@@ -129,7 +129,7 @@ pub struct Salvaged {
 
 /// The part of the log in one unit.
 #[derive(Default)]
-struct Part {
+struct UnitPart {
     unit: u32,
     before: Vec<Record>,
     gap: Option<Range<u32>>,
@@ -153,9 +153,9 @@ pub fn salvage(
     assert_eq!(units.len(), geometry.log_units() as usize, "one for each unit of the log");
     let newest = units.iter().flat_map(UnitRemains::headers).map(|header| header.sequence).max().unwrap_or(0);
     let newest = newest.max(known.durable.sequence);
-    let mut blocks = Blocks::new(geometry);
+    let mut blocks = SalvagedBlocks::new(geometry);
     let mut tail = newest.saturating_sub(u64::from(geometry.log_units()) - 1).max(1);
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<UnitPart> = Vec::new();
     let mut end = None;
     let mut behind_end = Behind::default();
     let mut sequence = newest;
@@ -203,10 +203,10 @@ fn durable_end(geometry: Geometry, known: &Known, sequence: u64, remains: &UnitR
 }
 
 /// Returns the segments of a unit in order, up to `end` if known; of the newest unit, up to its durable end.
-fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Option<u32>, is_newest: bool) -> Part {
+fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Option<u32>, is_newest: bool) -> UnitPart {
     let of_unit = |header: &Header| header.sequence == sequence;
     let newest = remains.headers().filter(|header| of_unit(header)).max_by_key(|header| header.epoch);
-    let mut part = Part { previous_end: newest.map(|header| header.previous_end), ..Part::default() };
+    let mut part = UnitPart { previous_end: newest.map(|header| header.previous_end), ..UnitPart::default() };
     let limit = end.unwrap_or(geometry.segments_end());
     let footer = remains.footer.as_ref().filter(|(footer, _)| {
         let is_all = !is_newest && Some(footer.data_pages) == end;
@@ -230,7 +230,7 @@ fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Optio
         return part;
     }
     // The segments that lead to the end, last first.
-    let mut last: Vec<&Segment> = Vec::new();
+    let mut last: Vec<&SalvagedSegment> = Vec::new();
     let (from, mut start, mut epoch) = (part.end, limit, u64::MAX);
     for segment in by_page.values().rev().filter(|_| end.is_some()) {
         let (page, found) = (segment.begins(), segment.header.epoch);
@@ -252,10 +252,10 @@ fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Optio
 }
 
 /// Returns the segments of a unit by the end of their predecessors, without skipped ones.
-fn segments(sequence: u64, remains: &UnitRemains, previous_end: Option<u32>) -> BTreeMap<u32, &Segment> {
+fn segments(sequence: u64, remains: &UnitRemains, previous_end: Option<u32>) -> BTreeMap<u32, &SalvagedSegment> {
     let of_unit = remains.segments.iter().filter(|segment| segment.header.sequence == sequence);
     let belongs = of_unit.filter(|segment| Some(segment.header.previous_end) == previous_end);
-    let mut by_begin: BTreeMap<u32, &Segment> = BTreeMap::new();
+    let mut by_begin: BTreeMap<u32, &SalvagedSegment> = BTreeMap::new();
     for segment in belongs {
         if segment.header.skipped > 0 {
             by_begin.retain(|_, before| before.header.page < segment.begins());
@@ -275,7 +275,7 @@ struct Behind {
 }
 
 /// Continues behind the durable end, segment by segment as long as they are whole.
-fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut Part) -> Behind {
+fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut UnitPart) -> Behind {
     let by_page = segments(sequence, remains, head.previous_end);
     let mut behind = Behind::default();
     let (mut at, mut is_whole) = (head.end, true);
@@ -311,7 +311,7 @@ enum Content {
 }
 
 /// The state of all blocks, according to the records so far.
-struct Blocks {
+struct SalvagedBlocks {
     geometry: Geometry,
     /// The newest content of each block, and the number of gaps before it.
     newest: HashMap<u32, (Content, usize)>,
@@ -322,9 +322,9 @@ struct Blocks {
     done: Place,
 }
 
-impl Blocks {
-    fn new(geometry: Geometry) -> Blocks {
-        Blocks {
+impl SalvagedBlocks {
+    fn new(geometry: Geometry) -> SalvagedBlocks {
+        SalvagedBlocks {
             geometry,
             newest: HashMap::new(),
             by_slot: HashMap::new(),
@@ -378,7 +378,7 @@ impl Blocks {
     }
 
     fn classify(self, volume_blocks: u32) -> Salvaged {
-        let Blocks { newest, gaps, doubts, done, .. } = self;
+        let SalvagedBlocks { newest, gaps, doubts, done, .. } = self;
         let mut salvaged = Salvaged::default();
         // Blocks that are listed, or known for certain.
         let mut decided: Vec<u32> = Vec::new();
@@ -425,7 +425,7 @@ mod tests {
         let geometry = Geometry { units: 4, unit_pages: 16 };
         let (sequence, unit) = (5, geometry.unit_of(5));
         let record = |kind, block, page| Record { kind, block, slot: geometry.slot(unit, page), crc: 0 };
-        let mut blocks = Blocks::new(geometry);
+        let mut blocks = SalvagedBlocks::new(geometry);
         for (sequence, record) in [
             (sequence, record(Kind::Dirty, 7, 1)),
             (sequence, record(Kind::Dirty, 8, 3)),

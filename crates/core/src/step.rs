@@ -34,6 +34,49 @@ pub enum Cause {
     CopyForward,
 }
 
+crate::counts! {
+    /// Blocks that a cache wrote to its flash, by cause.
+    pub struct FlashWrites {
+        /// Written by clients.
+        pub client_blocks: u64,
+        /// Read by clients and admitted.
+        pub admission_blocks: u64,
+        /// Copied because their erase unit was reset.
+        pub copy_forward_blocks: u64,
+        /// Headers and footers for recovery.
+        pub metadata_blocks: u64,
+    }
+}
+
+impl FlashWrites {
+    /// Counts a block.
+    #[inline]
+    pub fn count(&mut self, cause: Cause) {
+        match cause {
+            Cause::Client => self.client_blocks += 1,
+            Cause::Admission => self.admission_blocks += 1,
+            Cause::CopyForward => self.copy_forward_blocks += 1,
+        }
+    }
+
+    /// Counts a block that is written because of an access.
+    #[inline]
+    pub fn count_insertion(&mut self, is_write: bool) {
+        self.count(if is_write { Cause::Client } else { Cause::Admission });
+    }
+
+    /// Returns all blocks written per block written because of an access; `None` if there were none.
+    pub fn amplification(&self) -> Option<f64> {
+        let wanted = self.client_blocks + self.admission_blocks;
+        (wanted > 0).then(|| self.total_blocks() as f64 / wanted as f64)
+    }
+
+    /// Returns the sum over all causes.
+    pub fn total_blocks(&self) -> u64 {
+        self.client_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
+    }
+}
+
 /// A block-sized piece of memory with a counter of its contents. Two steps name the same content only if both numbers
 /// agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

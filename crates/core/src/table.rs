@@ -36,7 +36,7 @@ struct Bucket {
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The parts; their number is a power of two.
-    parts: Vec<Part>,
+    parts: Vec<SubTable>,
     len: usize,
 }
 
@@ -49,14 +49,14 @@ impl Default for Table {
 impl Table {
     /// Creates an empty table.
     pub fn new() -> Table {
-        Table { parts: vec![Part::new(0, 8)], len: 0 }
+        Table { parts: vec![SubTable::new(0, 8)], len: 0 }
     }
 
     /// Creates an empty table for `capacity` numbers of at most `number_max`. It allocates memory as it fills. More or
     /// larger numbers are possible, with slightly more work.
     pub fn with_capacity(capacity: usize, number_max: u32) -> Table {
         let parts = capacity.div_ceil(PART_MAX).max(1).next_power_of_two();
-        let part = Part::new(capacity.div_ceil(parts), bits_of(number_max));
+        let part = SubTable::new(capacity.div_ceil(parts), bits_of(number_max));
         Table { parts: vec![part; parts], len: 0 }
     }
 
@@ -118,7 +118,7 @@ impl Table {
 
     /// Iterates over the numbers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        self.parts.iter().flat_map(Part::iter)
+        self.parts.iter().flat_map(SubTable::iter)
     }
 
     /// Hints that a number with this hash will be looked up soon.
@@ -131,7 +131,7 @@ impl Table {
 /// One of the small tables, with a share of the hashes. The fields for a lookup are in one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Part {
+struct SubTable {
     buckets: Vec<Bucket>,
     len: usize,
     /// Maximum number of entries before it grows.
@@ -142,10 +142,10 @@ struct Part {
     number_bits: u32,
 }
 
-impl Part {
+impl SubTable {
     /// Creates an empty part, which takes no memory.
-    fn new(expected: usize, number_bits: u32) -> Part {
-        Part { buckets: Vec::new(), len: 0, room: 0, expected, number_bits }
+    fn new(expected: usize, number_bits: u32) -> SubTable {
+        SubTable { buckets: Vec::new(), len: 0, room: 0, expected, number_bits }
     }
 
     /// Grows to about this many numbers.

@@ -37,7 +37,7 @@ pub enum ArrayError {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct KeyEntry {
     key: String,
     value: Given,
     line: Option<usize>,
@@ -47,7 +47,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Keys {
     place: String,
-    entries: Vec<Entry>,
+    entries: Vec<KeyEntry>,
 }
 
 impl Keys {
@@ -59,7 +59,7 @@ impl Keys {
                 let (place, problem) = (option.to_owned(), format!("found '{pair}', expected key=value"));
                 return Err(ArrayError::Value { place, key: "options".to_owned(), problem });
             };
-            entries.push(Entry { key: key.to_owned(), value: value.into(), line: None });
+            entries.push(KeyEntry { key: key.to_owned(), value: value.into(), line: None });
         }
         let keys = Keys { place: option.to_owned(), entries };
         match keys.repeated() {
@@ -148,7 +148,7 @@ impl Keys {
 
     /// Adds `key`, which must not be present, as if the user had given it.
     pub(crate) fn with(mut self, key: &str, text: String) -> Keys {
-        self.entries.push(Entry { key: key.to_owned(), value: Given::Text(text), line: None });
+        self.entries.push(KeyEntry { key: key.to_owned(), value: Given::Text(text), line: None });
         self
     }
 
@@ -157,18 +157,18 @@ impl Keys {
         ArrayError::Missing { place: self.place.clone(), key: key.to_owned(), expected: expected.to_owned() }
     }
 
-    fn find(&self, key: &str) -> Option<&Entry> {
+    fn find(&self, key: &str) -> Option<&KeyEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    fn place_of(&self, entry: &Entry) -> String {
+    fn place_of(&self, entry: &KeyEntry) -> String {
         match entry.line {
             Some(line) => format!("{}, line {line}", self.place),
             None => self.place.clone(),
         }
     }
 
-    fn problem(&self, entry: &Entry, problem: String) -> ArrayError {
+    fn problem(&self, entry: &KeyEntry, problem: String) -> ArrayError {
         ArrayError::Value { place: self.place_of(entry), key: entry.key.clone(), problem }
     }
 }
@@ -211,7 +211,7 @@ impl<'a> Document<'a> {
         let entry = |toml::Entry { key, value, line }: toml::Entry<'_, '_>| {
             let shown = || Given::Other(self.toml.shown(value).to_owned());
             let value = toml::scalar(value.get_ref()).unwrap_or_else(shown);
-            Entry { key: key.replace('_', "-"), value, line: Some(line) }
+            KeyEntry { key: key.replace('_', "-"), value, line: Some(line) }
         };
         Keys { place: format!("{}{name}", self.path), entries: entries.into_iter().map(entry).collect() }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashwise_sim::sweep::{Found, Plan, Shard, Task};
+use flashwise_sim::sweep::{Plan, Shard, Task, TaskResults};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -34,7 +34,7 @@ pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>)
 #[pyfunction]
 pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(Option<String>, bool)> {
     let task: Task = serde_json::from_str(task).map_err(exception)?;
-    let Found { file, is_done } = work::run(py, None, None, |watch| task.find(watch))?;
+    let TaskResults { file, is_done } = work::run(py, None, None, |watch| task.find(watch))?;
     Ok((file.as_deref().map(text), is_done))
 }
 

@@ -11,7 +11,7 @@ use flashwise_sim::array::{Description, Lifetime, NamedWorkload};
 use flashwise_sim::curve::{self as curves, SIZES, capacities};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, Layout};
-use flashwise_sim::job::{Input, Job, JobError, Many, Place};
+use flashwise_sim::job::{Input, Job, JobError, Many, Placement};
 use flashwise_sim::sampling::{accurate, margin};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::{Size, parse_block_size};
@@ -297,7 +297,7 @@ pub fn pareto<'py>(
     let warmup = many.base.warmup.take().unwrap_or(Warmup::Accesses(0));
     refuse_stages(&many)?;
     let job = Job { spare: many.spares.first().copied(), ..many.base };
-    let Place::Flash(settings) = job.meaning_with(Some("flashwise pareto")).map_err(exception)?.place else {
+    let Placement::Flash(settings) = job.meaning_with(Some("flashwise pareto")).map_err(exception)?.place else {
         return Err(PyValueError::new_err("layout: expected in-place or containers for pareto"));
     };
     let mut online: Vec<Algorithm> = each("policies", policies)?;

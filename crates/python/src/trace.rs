@@ -60,7 +60,7 @@ pub fn input(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Input> {
     if is_path(trace)? {
         return Ok(Input::File(trace.extract::<PathBuf>()?, settings.clone()));
     }
-    match Columns::of(trace, settings)? {
+    match FrameColumns::of(trace, settings)? {
         Some(columns) => Ok(Input::Open(work::run(trace.py(), None, None, |watch| columns.read(None, watch))?)),
         None => {
             let found = trace.get_type().name()?;
@@ -86,15 +86,15 @@ pub fn inputs(traces: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Vec<In
 }
 
 /// A data frame, or a list of block numbers, as text.
-struct Columns {
+struct FrameColumns {
     name: &'static str,
     text: Vec<u8>,
     settings: Settings,
 }
 
-impl Columns {
+impl FrameColumns {
     /// The text of a data frame or of an iterable of block numbers; `None` for anything else.
-    fn of(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Option<Columns>> {
+    fn of(trace: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Option<FrameColumns>> {
         let is_frame = || -> PyResult<bool> {
             // A column of a data frame is a stream too.
             let has_names = ["columns", "column_names", "schema"].iter().map(|name| trace.hasattr(name));
@@ -102,13 +102,13 @@ impl Columns {
         };
         if arrow::is_stream(trace) && is_frame()? {
             let (text, default) = frame(trace, settings)?;
-            return Ok(Some(Columns { name: FRAME, text, settings: with_default(settings, default)? }));
+            return Ok(Some(FrameColumns { name: FRAME, text, settings: with_default(settings, default)? }));
         }
         if !is_list(trace)? {
             return Ok(None);
         }
         let text = blocks(trace)?;
-        Ok(Some(Columns { name: BLOCKS, text, settings: with_default(settings, "blocks".to_owned())? }))
+        Ok(Some(FrameColumns { name: BLOCKS, text, settings: with_default(settings, "blocks".to_owned())? }))
     }
 
     fn read(&self, name: Option<&str>, progress: &dyn Progress) -> Result<flashwise_trace::Trace, TraceError> {
@@ -201,7 +201,7 @@ pub fn read_trace(
 ) -> PyResult<Trace> {
     let settings = settings(format, block_size, lenient)?;
     let is_columns = !trace.is_instance_of::<Trace>() && !is_path(trace)?;
-    let columns = if is_columns { Columns::of(trace, &settings)? } else { None };
+    let columns = if is_columns { FrameColumns::of(trace, &settings)? } else { None };
     if let Some(columns) = columns {
         return work::run(py, None, progress, |watch| columns.read(name.as_deref(), watch)).map(Trace);
     }

@@ -313,11 +313,11 @@ struct RuleOption {
     name: &'static str,
     id: &'static str,
     axis: &'static str,
-    unit: Unit,
+    unit: AxisUnit,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Unit {
+enum AxisUnit {
     Share,
     Count,
     Bytes,
@@ -325,31 +325,31 @@ enum Unit {
 }
 
 const OPTIONS: [RuleOption; 7] = [
-    RuleOption { rule: "size", name: "max", id: "size", axis: "Longest request admitted", unit: Unit::Bytes },
+    RuleOption { rule: "size", name: "max", id: "size", axis: "Longest request admitted", unit: AxisUnit::Bytes },
     RuleOption {
         rule: "probability",
         name: "p",
         id: "probability",
         axis: "Portion of the misses admitted",
-        unit: Unit::Share,
+        unit: AxisUnit::Share,
     },
     RuleOption {
         rule: "hotness",
         name: "min",
         id: "hotness",
         axis: "References that a block needs",
-        unit: Unit::Count,
+        unit: AxisUnit::Count,
     },
     RuleOption {
         rule: "hotness",
         name: "top",
         id: "hotness-top",
         axis: "Share of the blocks that is hot",
-        unit: Unit::Share,
+        unit: AxisUnit::Share,
     },
-    RuleOption { rule: "adaptive", name: "target", id: "target", axis: "Target latency", unit: Unit::Us },
-    RuleOption { rule: "adaptive", name: "sampling", id: "sampling", axis: "Sampling rate", unit: Unit::Share },
-    RuleOption { rule: "auto", name: "sampling", id: "auto-sampling", axis: "Sampling rate", unit: Unit::Share },
+    RuleOption { rule: "adaptive", name: "target", id: "target", axis: "Target latency", unit: AxisUnit::Us },
+    RuleOption { rule: "adaptive", name: "sampling", id: "sampling", axis: "Sampling rate", unit: AxisUnit::Share },
+    RuleOption { rule: "auto", name: "sampling", id: "auto-sampling", axis: "Sampling rate", unit: AxisUnit::Share },
 ];
 
 impl RuleOption {
@@ -361,18 +361,18 @@ impl RuleOption {
 
     fn read(&self, text: &str) -> Option<f64> {
         match self.unit {
-            Unit::Bytes => Some(text.parse::<flashwise_core::quantity::ByteSize>().ok()?.bytes() as f64),
-            Unit::Us => Some(text.parse::<flashwise_core::quantity::Duration>().ok()?.us() as f64),
-            Unit::Share | Unit::Count => flashwise_core::quantity::ratio(text),
+            AxisUnit::Bytes => Some(text.parse::<flashwise_core::quantity::ByteSize>().ok()?.bytes() as f64),
+            AxisUnit::Us => Some(text.parse::<flashwise_core::quantity::Duration>().ok()?.us() as f64),
+            AxisUnit::Share | AxisUnit::Count => flashwise_core::quantity::ratio(text),
         }
     }
 
     fn write(&self, value: f64) -> String {
         match self.unit {
-            Unit::Bytes => crate::numbers::bytes(value as u64),
-            Unit::Us => duration(value),
-            Unit::Share => percent(value),
-            Unit::Count => count(value as u64),
+            AxisUnit::Bytes => crate::numbers::bytes(value as u64),
+            AxisUnit::Us => duration(value),
+            AxisUnit::Share => percent(value),
+            AxisUnit::Count => count(value as u64),
         }
     }
 }
@@ -421,12 +421,12 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
         let ratio = |(trace, row): &(usize, &ResultRow)| relative(measure, row, alone(sections[*trace], row)?);
         geometric_mean(&rows.iter().filter_map(ratio).collect::<Vec<_>>())
     };
-    let logarithmic = matches!(option.unit, Unit::Bytes | Unit::Us) || option.name == "sampling";
+    let logarithmic = matches!(option.unit, AxisUnit::Bytes | AxisUnit::Us) || option.name == "sampling";
     // Ticks are at 1%, 2%, 4% and at 100 us, 200 us, 400 us.
     let one = match option.unit {
-        Unit::Share => 0.01,
-        Unit::Us => 100.0,
-        Unit::Bytes | Unit::Count => 1.0,
+        AxisUnit::Share => 0.01,
+        AxisUnit::Us => 100.0,
+        AxisUnit::Bytes | AxisUnit::Count => 1.0,
     };
     let place = move |value: f64| if logarithmic { (value / one).log2() } else { value };
     let lines = MEASURES.map(|measure| -> Vec<(f64, f64)> {
@@ -451,7 +451,7 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
         })
     } else {
         let mut axis = linear(option.axis, values, "");
-        if option.unit == Unit::Share {
+        if option.unit == AxisUnit::Share {
             axis.tick = std::sync::Arc::new(|value| format!("{}%", shortest(value * 100.0, 1)));
         }
         axis

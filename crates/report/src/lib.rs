@@ -118,10 +118,10 @@ pub struct ReportError(#[from] minijinja::Error);
 
 /// Returns the report as an HTML page.
 pub fn render(report: &Report) -> Result<String, ReportError> {
-    page(&Page::new(report))
+    page(&ReportPage::new(report))
 }
 
-fn page(page: &Page) -> Result<String, ReportError> {
+fn page(page: &ReportPage) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
@@ -177,7 +177,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         ("Command", command.to_owned()),
         ("Block size", numbers::bytes(curves.info.block_size_bytes)),
     ];
-    page(&Page {
+    page(&ReportPage {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
         heading: "Hit ratio by cache size".to_owned(),
@@ -217,7 +217,7 @@ pub use crate::frontier::{FrontierPoint, frontier_chart};
 
 /// Data of the template.
 #[derive(Serialize)]
-struct Page {
+struct ReportPage {
     version: &'static str,
     title: String,
     /// Heading.
@@ -268,8 +268,8 @@ struct TimeView {
     figures: Vec<Figure>,
 }
 
-impl Page {
-    fn new(report: &Report) -> Page {
+impl ReportPage {
+    fn new(report: &Report) -> ReportPage {
         let rows: Vec<&[ResultRow]> = report.sections.iter().map(|section| &section.rows[..]).collect();
         let labelled = array::labelled(&rows);
         let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
@@ -308,7 +308,7 @@ impl Page {
         let mut classes: Vec<String> = legends.map(|key| key.class.clone()).collect();
         classes.sort_unstable();
         classes.dedup();
-        Page {
+        ReportPage {
             version: env!("CARGO_PKG_VERSION"),
             title,
             heading: report.title.clone().unwrap_or_else(|| "Flash cache simulation".to_owned()),

@@ -7,7 +7,7 @@ use flashwise_core::policy::Spec;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::Brief;
 
-use super::{Page, ReportError, SectionView, page, policies};
+use super::{ReportError, ReportPage, SectionView, page, policies};
 use crate::draw::boxes::boxes;
 use crate::draw::charts::{head, text_at};
 use crate::draw::look::{self, Looks};
@@ -38,7 +38,7 @@ const PAIRS_MAX: usize = 16;
 type Cell<'a> = BTreeMap<&'a str, &'a Brief>;
 
 /// Rows of some traces, ordered for comparison.
-struct Field<'a> {
+struct TraceField<'a> {
     /// Labels of the rows of a trace and size, in the order of their first rows.
     labels: Vec<&'a str>,
     /// Labels of offline policies.
@@ -49,8 +49,8 @@ struct Field<'a> {
     cells: BTreeMap<(&'a str, &'a str), Cell<'a>>,
 }
 
-impl<'a> Field<'a> {
-    fn new(rows: &[(&'a Brief, &'a str)]) -> Field<'a> {
+impl<'a> TraceField<'a> {
+    fn new(rows: &[(&'a Brief, &'a str)]) -> TraceField<'a> {
         let (mut labels, mut offline) = (Vec::new(), Vec::new());
         let mut capacities = BTreeMap::<&str, Vec<f64>>::new();
         let mut cells = BTreeMap::<_, Cell>::new();
@@ -66,7 +66,7 @@ impl<'a> Field<'a> {
         }
         let mut sizes: Vec<&str> = capacities.keys().copied().collect();
         sizes.sort_by(|one, other| mean(&capacities[one]).total_cmp(&mean(&capacities[other])));
-        Field { labels, offline, sizes, cells }
+        TraceField { labels, offline, sizes, cells }
     }
 
     /// The rows of each trace at `size`.
@@ -161,7 +161,7 @@ fn families<'a>(traces: &[&'a str]) -> Vec<(&'a str, &'a str)> {
 pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError> {
     let labels: Vec<String> = rows.iter().map(Brief::label).collect();
     let labelled: Vec<(&Brief, &str)> = rows.iter().zip(labels.iter().map(String::as_str)).collect();
-    let all = Field::new(&labelled);
+    let all = TraceField::new(&labelled);
     let looks = Looks::few(&[], all.labels.iter().copied());
     let families = families(&all.traces());
     let mut names: Vec<&str> = families.iter().map(|(_, family)| *family).collect();
@@ -169,13 +169,13 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
     names.dedup();
     let of_family = |name: &str| {
         let is_in = |trace: &str| families.contains(&(trace, name));
-        Field::new(&labelled.iter().copied().filter(|(row, _)| is_in(&row.trace)).collect::<Vec<_>>())
+        TraceField::new(&labelled.iter().copied().filter(|(row, _)| is_in(&row.trace)).collect::<Vec<_>>())
     };
     let section = |(number, name): (usize, &&str)| family(number + 1, name, &of_family(name), &looks);
     let settings = [("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))), ("Command", command.to_owned())];
     let mut over_traces = distributions("all", &all, &looks);
     over_traces.extend(all.sizes.iter().filter_map(|size| pairs(&all, size)));
-    page(&Page {
+    page(&ReportPage {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Sweep over {}", counted(all.traces().len() as u64, "trace", "traces")),
         heading: "Sweep: policies over many traces".to_owned(),
@@ -195,7 +195,7 @@ pub fn render_sweep(command: &str, rows: &[Brief]) -> Result<String, ReportError
 }
 
 /// Describes the sweep in sentences.
-fn sentences(field: &Field, families: usize) -> Vec<String> {
+fn sentences(field: &TraceField, families: usize) -> Vec<String> {
     let traces = field.traces().len();
     let what = format!(
         "{} in {}, {} at {}.",
@@ -225,7 +225,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Returns a row for each policy and size.
-fn summary(field: &Field) -> Table {
+fn summary(field: &TraceField) -> Table {
     let columns = [
         "Policy, size",
         "Traces",
@@ -262,7 +262,7 @@ fn summary(field: &Field) -> Table {
 }
 
 /// Draws boxes of each measure that the rows have.
-fn distributions(id: &str, field: &Field, looks: &Looks) -> Vec<Figure> {
+fn distributions(id: &str, field: &TraceField, looks: &Looks) -> Vec<Figure> {
     type Of = fn(&Brief, &Cell) -> Option<f64>;
     let all: [(&Measure, Of); 4] = [(&HITS, hits), (&MISSES, misses), (&READ_HITS, read_hits), (&WRITES, writes)];
     let has_lru = field.labels.contains(&LRU);
@@ -276,7 +276,7 @@ fn distributions(id: &str, field: &Field, looks: &Looks) -> Vec<Figure> {
 }
 
 /// Compares each policy with each other: on how many traces it hits more at `size`. `None` without two policies.
-fn pairs(field: &Field, size: &str) -> Option<Figure> {
+fn pairs(field: &TraceField, size: &str) -> Option<Figure> {
     let labels: Vec<&str> = field.labels.iter().copied().take(PAIRS_MAX).collect();
     if labels.len() < 2 {
         return None;
@@ -351,7 +351,7 @@ fn id_of(size: &str) -> String {
 }
 
 /// Returns the part of the page about one family.
-fn family(number: usize, name: &str, field: &Field, looks: &Looks) -> SectionView {
+fn family(number: usize, name: &str, field: &TraceField, looks: &Looks) -> SectionView {
     let id = format!("family-{number}");
     let traces = field.traces();
     let mut info = Table::new("Traces", ["Trace", "Block accesses"]);
@@ -432,7 +432,7 @@ mod tests {
     fn policies_are_compared_trace_by_trace() {
         let rows = rows();
         let labels: Vec<String> = rows.iter().map(Brief::label).collect();
-        let field = Field::new(&rows.iter().zip(labels.iter().map(String::as_str)).collect::<Vec<_>>());
+        let field = TraceField::new(&rows.iter().zip(labels.iter().map(String::as_str)).collect::<Vec<_>>());
         assert_eq!((field.sizes.clone(), field.offline.clone()), (vec!["5%", "10%"], vec!["min"]));
         assert_eq!(["lru", "larc"].map(|label| field.wins(label, "10%")), [1, 2]);
         assert_eq!((field.beats("larc", "lru", "10%"), field.beats("lru", "larc", "5%")), ((2, 3), (0, 0)));

@@ -116,7 +116,7 @@ impl Server {
         files::raise_limit(config.limits.connections_max);
         let options = options(config)?;
         // Before flash is created, opened and recovered, so that an unavailable address changes nothing.
-        let listening = Listening::at(config)?;
+        let listening = Listeners::at(config)?;
         let mut config = config.clone();
         finish_deletions(&mut config);
         let config = &config;
@@ -317,19 +317,19 @@ fn open_pools(
 }
 
 /// The sockets of a server that does not serve yet.
-struct Listening {
+struct Listeners {
     front: front::Listening,
     api: Option<manage::Listening>,
 }
 
-impl Listening {
-    fn at(config: &ServerConfig) -> Result<Listening, ServerError> {
+impl Listeners {
+    fn at(config: &ServerConfig) -> Result<Listeners, ServerError> {
         let endpoints = config.listen.iter().map(|uri| Ok(uri.parse::<Uri>()?.endpoint));
         let front = front::Listening::at(&endpoints.collect::<Result<Vec<Endpoint>, UriError>>()?)?;
         let tokens = tokens(config)?;
         let api = |address: &str| Ok::<_, ServerError>(manage::Listening::at(&address.parse()?, tokens)?);
         let api = config.api.address().map(api).transpose()?;
-        Ok(Listening { front, api })
+        Ok(Listeners { front, api })
     }
 }
 
@@ -344,7 +344,7 @@ struct Started {
 fn serve(
     config: &ServerConfig,
     options: front::Options,
-    listening: Listening,
+    listening: Listeners,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
     unserved: Unopened,

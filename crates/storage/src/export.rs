@@ -194,10 +194,10 @@ pub trait Export: Send + Sync {
 /// The exports that clients can open, by name. Clones share one table.
 #[derive(Clone, Default)]
 pub struct Exports {
-    by_name: Arc<RwLock<BTreeMap<String, Entry>>>,
+    by_name: Arc<RwLock<BTreeMap<String, ExportEntry>>>,
 }
 
-struct Entry {
+struct ExportEntry {
     export: Arc<Claimable>,
     /// True if the name is an additional one.
     is_alias: bool,
@@ -217,7 +217,7 @@ impl Exports {
     /// Removes an export. Clients that have it open keep it.
     pub fn remove(&self, name: &str) {
         let mut by_name = self.by_name.write();
-        let Some(Entry { export, .. }) = by_name.remove(name) else { return };
+        let Some(ExportEntry { export, .. }) = by_name.remove(name) else { return };
         if by_name.values().all(|entry| !Arc::ptr_eq(&entry.export, &export)) {
             export.withdraw();
         }
@@ -229,10 +229,10 @@ impl Exports {
             return false;
         }
         // Claims belong to an export, regardless of its names.
-        let is_it = |entry: &&Entry| Arc::ptr_eq(entry.export.export(), &export);
+        let is_it = |entry: &&ExportEntry| Arc::ptr_eq(entry.export.export(), &export);
         let known = by_name.values().find(is_it).map(|entry| Arc::clone(&entry.export));
         let export = known.unwrap_or_else(|| Arc::new(Claimable::new(export)));
-        by_name.insert(name.to_owned(), Entry { export, is_alias });
+        by_name.insert(name.to_owned(), ExportEntry { export, is_alias });
         true
     }
 
@@ -253,7 +253,7 @@ impl Exports {
     /// Returns the name of an export, not an additional one.
     pub fn name_of(&self, export: &Arc<Claimable>) -> Option<String> {
         let by_name = self.by_name.read();
-        let is_it = |entry: &Entry| !entry.is_alias && Arc::ptr_eq(&entry.export, export);
+        let is_it = |entry: &ExportEntry| !entry.is_alias && Arc::ptr_eq(&entry.export, export);
         by_name.iter().find(|(_, entry)| is_it(entry)).map(|(name, _)| name.clone())
     }
 

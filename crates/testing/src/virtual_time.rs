@@ -32,7 +32,7 @@ struct Waiter {
 }
 
 #[derive(Default)]
-struct State {
+struct Schedule {
     now: Duration,
     /// `None` while it runs.
     threads: BTreeMap<u64, Option<ManuallyDrop<Thread>>>,
@@ -45,7 +45,7 @@ struct State {
     running: u64,
 }
 
-impl State {
+impl Schedule {
     fn number(&mut self) -> u64 {
         self.given += 1;
         self.given
@@ -90,7 +90,7 @@ pub fn turns() -> u64 {
 /// The clock and the threads of a world.
 #[derive(Default)]
 struct Threads {
-    state: RefCell<State>,
+    state: RefCell<Schedule>,
     /// The running thread's yielder, to end its turn.
     yielder: Cell<Option<*const Yielder<bool, ()>>>,
     /// Stacks of finished threads.

@@ -34,8 +34,8 @@ pub fn write_whole<T, E: From<TraceError>>(
 ) -> Result<T, E> {
     let (path, name) = (path.as_ref(), output_name(path.as_ref()));
     let io = |source| TraceError::Io { path: name.clone(), source };
-    match Place::find(path, inputs)? {
-        Place::File(place) => {
+    match Destination::find(path, inputs)? {
+        Destination::File(place) => {
             let partial = Partial::create(&name, &place)?;
             let written = buffered(partial.file(), &name, write)?;
             partial.persist(&place).map_err(io)?;
@@ -51,12 +51,12 @@ pub fn write_whole<T, E: From<TraceError>>(
 /// # Errors
 /// A directory.
 pub fn is_stream(path: &Path) -> Result<bool, TraceError> {
-    Ok(!matches!(Place::find(path, &[])?, Place::File(_)))
+    Ok(!matches!(Destination::find(path, &[])?, Destination::File(_)))
 }
 
 /// True if `path` leads to standard output, as `-` and `/dev/stdout` do.
 pub fn is_standard_output(path: &Path) -> bool {
-    matches!(Place::find(path, &[]), Ok(Place::StandardOutput))
+    matches!(Destination::find(path, &[]), Ok(Destination::StandardOutput))
 }
 
 /// The name of standard output in messages.
@@ -69,7 +69,7 @@ pub fn output_name(path: &Path) -> String {
 
 /// True if two paths lead to the same output, however they are spelled.
 pub fn is_same_place(one: &Path, other: &Path) -> bool {
-    match (Place::find(one, &[]), Place::find(other, &[])) {
+    match (Destination::find(one, &[]), Destination::find(other, &[])) {
         (Ok(one), Ok(other)) => one == other,
         _ => one == other,
     }
@@ -80,7 +80,7 @@ pub fn is_same_place(one: &Path, other: &Path) -> bool {
 /// # Errors
 /// A file that cannot be written to.
 pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
-    Place::find(path, &[])?.open().map_err(|source| TraceError::Io { path: output_name(path), source })
+    Destination::find(path, &[])?.open().map_err(|source| TraceError::Io { path: output_name(path), source })
 }
 
 /// Checks that [`write_whole`] can start, before long work that ends with it.
@@ -89,10 +89,10 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, TraceError> {
 /// Errors with which [`write_whole`] would refuse to start.
 pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), TraceError> {
     let name = name_of(path.as_ref());
-    match Place::find(path.as_ref(), inputs)? {
-        Place::File(place) => Partial::create(&name, &place).map(|_| ()),
-        Place::Stream(place) => is_writable(&place).map_err(|source| TraceError::Io { path: name, source }),
-        Place::StandardOutput | Place::StandardError => Ok(()),
+    match Destination::find(path.as_ref(), inputs)? {
+        Destination::File(place) => Partial::create(&name, &place).map(|_| ()),
+        Destination::Stream(place) => is_writable(&place).map_err(|source| TraceError::Io { path: name, source }),
+        Destination::StandardOutput | Destination::StandardError => Ok(()),
     }
 }
 
@@ -104,7 +104,7 @@ pub fn check_appendable(path: &Path, inputs: &[PathBuf]) -> Result<(), TraceErro
     if !path.is_file() {
         return check_writable(path, inputs);
     }
-    Place::find(path, inputs)?;
+    Destination::find(path, inputs)?;
     is_writable(path).map_err(|source| TraceError::Io { path: name_of(path), source })
 }
 
@@ -117,7 +117,7 @@ fn is_writable(path: &Path) -> io::Result<()> {
 
 /// The destination of an output.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum Destination {
     StandardOutput,
     StandardError,
     /// A pipe, a device or an open descriptor, written to directly.
@@ -126,19 +126,19 @@ enum Place {
     File(PathBuf),
 }
 
-impl Place {
-    fn find(path: &Path, inputs: &[PathBuf]) -> Result<Place, TraceError> {
+impl Destination {
+    fn find(path: &Path, inputs: &[PathBuf]) -> Result<Destination, TraceError> {
         if path == Path::new("-") {
-            return Ok(Place::StandardOutput);
+            return Ok(Destination::StandardOutput);
         }
         if path.to_str().is_some_and(|name| name.starts_with("s3://")) && !path.parent().is_some_and(Path::is_dir) {
             let (found, expected) = ("an object in S3".to_owned(), "a file: outputs are not written to S3".to_owned());
             return Err(TraceError::Sources { path: name_of(path), found, expected });
         }
         let place = match resolve_links(path) {
-            (_, Some(1)) => return Ok(Place::StandardOutput),
-            (_, Some(2)) => return Ok(Place::StandardError),
-            (place, Some(_)) => return Ok(Place::Stream(place)),
+            (_, Some(1)) => return Ok(Destination::StandardOutput),
+            (_, Some(2)) => return Ok(Destination::StandardError),
+            (place, Some(_)) => return Ok(Destination::Stream(place)),
             (place, None) => place,
         };
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") && !place.is_dir() {
@@ -155,18 +155,20 @@ impl Place {
             Ok(found) if found.is_dir() => {
                 Err(TraceError::Io { path: name_of(path), source: io::ErrorKind::IsADirectory.into() })
             }
-            Ok(found) if !found.is_file() => Ok(Place::Stream(place)),
-            _ => Ok(Place::File(place)),
+            Ok(found) if !found.is_file() => Ok(Destination::Stream(place)),
+            _ => Ok(Destination::File(place)),
         }
     }
 
     /// Opens a stream, or a file for appending.
     fn open(self) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
-            Place::StandardOutput => Box::new(io::stdout()),
-            Place::StandardError => Box::new(io::stderr()),
+            Destination::StandardOutput => Box::new(io::stdout()),
+            Destination::StandardError => Box::new(io::stderr()),
             // The descriptor may belong to a file, whose contents stay.
-            Place::Stream(place) | Place::File(place) => Box::new(File::options().append(true).open(place)?),
+            Destination::Stream(place) | Destination::File(place) => {
+                Box::new(File::options().append(true).open(place)?)
+            }
         })
     }
 }

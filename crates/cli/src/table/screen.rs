@@ -11,7 +11,7 @@ use crate::fit;
 
 /// Figures of some rows.
 #[derive(Debug)]
-pub struct Figures<'a> {
+pub struct FigureTable<'a> {
     /// Headings of columns. Names, such as that of the policy, come first.
     pub header: Vec<&'a str>,
     /// Number of columns that are names.
@@ -24,7 +24,7 @@ pub struct Figures<'a> {
     pub begins: Vec<usize>,
 }
 
-impl Figures<'_> {
+impl FigureTable<'_> {
     /// Returns the figures: a table, or what fits the width.
     pub fn print(&self, width: Option<usize>) -> String {
         let all: Vec<usize> = (0..self.header.len()).collect();
@@ -119,8 +119,8 @@ impl Figures<'_> {
 mod tests {
     use super::*;
 
-    fn figures<'a>(rows: &[&[&str]]) -> Figures<'a> {
-        Figures {
+    fn figures<'a>(rows: &[&[&str]]) -> FigureTable<'a> {
+        FigureTable {
             header: vec!["policy", "size", "hits", "erased", "copied"],
             names: 2,
             notes: vec!["", "", "share of block accesses", "erase units", ""],
@@ -154,7 +154,7 @@ mod tests {
         let rows: [&[&str]; 2] =
             [&["lru", "5%", "5.13%", "17,087", "719,348"], &["lru", "10%", "11.85%", "16,924", "719,340"]];
         let header = vec!["policy", "size", "hits", "erased", "written back"];
-        let table = Figures { header, begins: Vec::new(), ..figures(&rows) };
+        let table = FigureTable { header, begins: Vec::new(), ..figures(&rows) };
         let across = "In all rows: policy lru.\n\n\
                       size               5%      10%\n\
                       hits            5.13%   11.85%\n\

@@ -12,7 +12,7 @@
 use super::shadow::Estimate;
 use crate::tiers::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
 
-pub use crate::decision::{Choice, Figures};
+pub use crate::decision::{Choice, Prediction};
 
 /// The figure to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +57,8 @@ pub struct Aim {
 }
 
 /// Returns the figures of a cache that is written `cache_writes` times per cell and second.
-fn figures(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Figures {
-    Figures {
+fn figures(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Prediction {
+    Prediction {
         latency_us,
         lifetime_years,
         latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
@@ -116,7 +116,7 @@ pub struct Controller {
     array: Array,
     aim: Aim,
     candidates: Vec<Candidate>,
-    figures: Vec<Figures>,
+    figures: Vec<Prediction>,
     /// The costs to minimise, according to the objective.
     costs: Vec<f64>,
 }
@@ -125,7 +125,7 @@ impl Controller {
     /// Creates a controller of this many `candidates` for a cache in `array`.
     pub fn new(array: Array, aim: Aim, candidates: usize) -> Self {
         assert!(candidates > 0 && (0.0..1.0).contains(&aim.alpha), "{candidates} candidates, {aim:?}");
-        let (figures, costs) = (vec![Figures::default(); candidates], vec![0.0; candidates]);
+        let (figures, costs) = (vec![Prediction::default(); candidates], vec![0.0; candidates]);
         Controller { array, aim, candidates: vec![Candidate::default(); candidates], figures, costs }
     }
 
@@ -140,7 +140,7 @@ impl Controller {
     }
 
     /// Returns the figures of the candidates in the last timeframe.
-    pub fn figures(&self) -> &[Figures] {
+    pub fn figures(&self) -> &[Prediction] {
         &self.figures
     }
 
@@ -165,7 +165,7 @@ impl Controller {
         }
     }
 
-    fn figures_of_past(&self, past: &Past) -> Figures {
+    fn figures_of_past(&self, past: &Past) -> Prediction {
         let Past { traffic, hits, seconds } = past;
         let wear = self.array.wear(traffic, *seconds);
         let (latency_us, lifetime_years) = (self.array.latency_mean_us(traffic), wear.lifetime_years());
@@ -183,7 +183,7 @@ impl Controller {
     }
 
     /// Applies equations 11 to 13 to one candidate.
-    fn figures_of(&mut self, number: usize, estimate: &Estimate, seconds: f64, timeframes: f64) -> Figures {
+    fn figures_of(&mut self, number: usize, estimate: &Estimate, seconds: f64, timeframes: f64) -> Prediction {
         let Array { cache, storage } = &self.array;
         let candidate = &mut self.candidates[number];
         let Wear { cache_writes: w_c, storage_writes: w_s, .. } = self.array.wear(&estimate.traffic, seconds);
@@ -235,7 +235,7 @@ impl Controller {
     }
 
     /// Returns the cost to minimise, according to the objective.
-    fn cost(&self, figures: &Figures) -> f64 {
+    fn cost(&self, figures: &Prediction) -> f64 {
         match self.aim.objective {
             Objective::LatencyOverLifetime => figures.latency_over_lifetime,
             Objective::Latency => figures.latency_us,

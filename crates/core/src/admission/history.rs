@@ -19,7 +19,7 @@ const PREFETCH_DISTANCE: usize = 8;
 /// Packed, to fit more places in a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed)]
-struct Place<K> {
+struct HistoryEntry<K> {
     key: K,
     /// References to the block; 0 if the place is empty.
     count: u8,
@@ -43,7 +43,7 @@ pub struct Referenced {
 pub struct History<I: Index> {
     index: I,
     /// A ring from the second place on, because the index uses 0 for no place. It grows as needed.
-    places: Vec<Place<I::Key>>,
+    places: Vec<HistoryEntry<I::Key>>,
     /// The last place of the ring.
     place_max: usize,
     /// The next place to write. The places from there to `back` are unused.
@@ -59,7 +59,7 @@ impl<I: Index> History<I> {
     pub fn new(index: I, len_max: usize) -> Self {
         // At most half of the places that an index can number.
         let len_max = len_max.min(u32::MAX as usize / 2);
-        let nothing = Place { key: I::Key::default(), count: 0 };
+        let nothing = HistoryEntry { key: I::Key::default(), count: 0 };
         // One place is always unused, and one is for a block written before another one is forgotten.
         let place_max = (PLACES_PER_BLOCK * len_max + 2).min(u32::MAX as usize);
         History { index, places: vec![nothing], place_max, front: 1, back: 1, len: 0, len_max }
@@ -165,14 +165,14 @@ impl<I: Index> History<I> {
     fn push(&mut self, key: I::Key, count: u8) -> u32 {
         let place = self.front;
         if let Some(unused) = self.places.get_mut(place) {
-            *unused = Place { key, count };
+            *unused = HistoryEntry { key, count };
         } else {
             if self.places.len() == self.places.capacity() {
                 // Grows by an eighth instead of doubling, up to the maximum.
                 let room = self.places.len() / 8 + ROOM_MIN;
                 self.places.reserve_exact(room.min(self.place_max + 1 - self.places.len()));
             }
-            self.places.push(Place { key, count });
+            self.places.push(HistoryEntry { key, count });
         }
         self.front = self.after(place);
         place as u32

@@ -2,7 +2,7 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 5.3 and Table 2 (RIPQ+, Pannier).
 
-use super::{BlockCache, FlashWrites, Tally};
+use super::{BlockCache, Tally};
 use crate::access::{Access, Op};
 use crate::container_policy::{ContainerOutcome, ContainerPolicy};
 use crate::policy::Outcome;
@@ -45,12 +45,7 @@ impl<P: ContainerPolicy> BlockCache for Containers<P> {
     fn tally(&self) -> Tally {
         let counts = self.policy.counts();
         Tally {
-            flash_writes: FlashWrites {
-                client_blocks: counts.client_write_blocks,
-                admission_blocks: counts.admitted_blocks,
-                copy_forward_blocks: counts.copied_forward_blocks,
-                metadata_blocks: 0,
-            },
+            flash_writes: counts.flash_writes,
             buffer_hits: self.buffer_hits,
             live_at_reset_blocks: counts.live_at_reset_blocks,
             wasted_copies_blocks: 0,

@@ -14,43 +14,7 @@ use crate::access::Access;
 use crate::admission::adaptive::Decision;
 use crate::policy::{Outcome, Policy};
 use crate::step::FlashStep;
-
-crate::counts! {
-    /// Blocks that a cache wrote to its flash, by cause.
-    pub struct FlashWrites {
-        /// Written by clients.
-        pub client_blocks: u64,
-        /// Read by clients and admitted.
-        pub admission_blocks: u64,
-        /// Copied because their erase unit was reset.
-        pub copy_forward_blocks: u64,
-        /// Headers and footers for recovery.
-        pub metadata_blocks: u64,
-    }
-}
-
-impl FlashWrites {
-    /// Counts a block that is written because of an access.
-    #[inline]
-    pub fn count_insertion(&mut self, is_write: bool) {
-        if is_write {
-            self.client_blocks += 1;
-        } else {
-            self.admission_blocks += 1;
-        }
-    }
-
-    /// Returns all blocks written per block written because of an access; `None` if there were none.
-    pub fn amplification(&self) -> Option<f64> {
-        let wanted = self.client_blocks + self.admission_blocks;
-        (wanted > 0).then(|| self.total_blocks() as f64 / wanted as f64)
-    }
-
-    /// Returns the sum over all causes.
-    pub fn total_blocks(&self) -> u64 {
-        self.client_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
-    }
-}
+pub use crate::step::FlashWrites;
 
 crate::counts! {
     /// Figures that only the cache knows, in addition to outcomes.

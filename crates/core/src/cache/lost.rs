@@ -33,7 +33,7 @@ impl Lost {
 /// A clean copy of a block that was lost: it replaces the flash's record of the loss, once the backend has the same
 /// data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct CleanCopy {
     /// Its slot.
     pub slot: u32,
     /// The sequence number of its unit.
@@ -94,7 +94,7 @@ impl LogCache {
         }
         self.log_add(block, frame, false, Cause::Admission, steps);
         if let Some(slot) = self.log.find(block) {
-            self.found.insert(block, Found { slot, sequence: *self.log.sequences().end() });
+            self.found.insert(block, CleanCopy { slot, sequence: *self.log.sequences().end() });
         }
     }
 

@@ -70,10 +70,10 @@ pub use event::{Appending, Cache, Event};
 pub use figures::{Figures, Reads};
 use in_order::{InOrder, PLAN_UNITS_LEAST};
 use intents::Intents;
-use lost::{Found, Lost};
+use lost::{CleanCopy, Lost};
 use pace::Pace;
+use request::{BlockPart, parts};
 pub use request::{Kind, Request};
-use request::{Part, parts};
 use settings::{Devices, Live, SettingError, Settings};
 use touched::Touched;
 
@@ -163,7 +163,7 @@ pub struct LogCache {
     touched: Touched,
     /// Blocks that were lost and are being written to the backend, with the clean copies that will replace the flash's
     /// record of the loss.
-    found: HashMap<u32, Found>,
+    found: HashMap<u32, CleanCopy>,
     intents: Intents,
     /// Dirty blocks whose last read from flash failed, with their slots.
     unreadable: HashMap<u32, u32>,

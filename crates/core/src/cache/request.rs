@@ -132,7 +132,7 @@ impl Iterator for Pieces {
 
 /// The bytes of one block that a request touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BlockPart {
     pub(super) block: u32,
     pub(super) at: u16,
     pub(super) length: u16,
@@ -140,20 +140,20 @@ pub(super) struct Part {
     pub(super) from: u32,
 }
 
-impl Part {
+impl BlockPart {
     pub(super) fn is_whole(&self) -> bool {
         usize::from(self.length) == BLOCK_BYTES
     }
 }
 
 /// Returns the parts of a request for `length` bytes from `offset`, in order.
-pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = BlockPart> {
     let block_bytes = BLOCK_BYTES as u64;
     let end = offset + length;
     let blocks = offset / block_bytes..end.div_ceil(block_bytes);
     blocks.map(move |block| {
         let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));
-        Part {
+        BlockPart {
             block: u32::try_from(block).expect("a volume has fewer than 2^32 blocks"),
             at: (start % block_bytes) as u16,
             length: (stop - start) as u16,
@@ -163,11 +163,11 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
 }
 
 /// Returns the partial blocks: the first, the last or both.
-pub(super) fn edges(offset: u64, length: u64) -> Vec<Part> {
+pub(super) fn edges(offset: u64, length: u64) -> Vec<BlockPart> {
     let block_bytes = BLOCK_BYTES as u64;
     let (end, first_bytes) = (offset + length, length.min(block_bytes - offset % block_bytes));
     let last = (end / block_bytes * block_bytes).max(offset + first_bytes);
-    let behind = |part: Part| Part { from: (last - offset) as u32, ..part };
+    let behind = |part: BlockPart| BlockPart { from: (last - offset) as u32, ..part };
     let edges = parts(offset, first_bytes).chain(parts(last, end - last).map(behind));
     edges.filter(|part| part.length > 0 && !part.is_whole()).collect()
 }
@@ -199,7 +199,7 @@ mod tests {
     fn edges_are_the_parts_that_are_less_than_a_block() {
         for offset in [0, 1, 4095, 4096, 4100, 8192] {
             for length in [1, 100, 4095, 4096, 4097, 8191, 8192, 8200, 20_000] {
-                let expected: Vec<Part> = parts(offset, length).filter(|part| !part.is_whole()).collect();
+                let expected: Vec<BlockPart> = parts(offset, length).filter(|part| !part.is_whole()).collect();
                 assert_eq!(edges(offset, length), expected, "{length} bytes from {offset}");
             }
         }

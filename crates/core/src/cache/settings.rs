@@ -12,7 +12,7 @@ pub use setting::{Devices, Live, Setting, SettingError};
 pub use table::SETTINGS;
 pub use value::Value;
 
-use setting::Place;
+use setting::Destination;
 
 use crate::cache::config::{Config, CopyForward, Mode, Regions, WriteBackOrder};
 use crate::filter::Filter;
@@ -116,7 +116,7 @@ impl Settings {
         let ram_bytes = self.given(Setting::named("ram")).map_or(0, |_| self.ram_bytes());
         let mut options = Options { ram_bytes, ..Options::default() };
         for setting in SETTINGS {
-            if let Place::Buckets(put) = setting.place {
+            if let Destination::Buckets(put) = setting.place {
                 put(&mut options, self.value(setting.name()));
             }
         }
@@ -126,7 +126,7 @@ impl Settings {
     /// Applies the given settings to `filter`.
     pub fn put_filter(&self, filter: &mut Filter) {
         for (name, value) in &self.given {
-            if let Place::Filter(put) = Setting::named(name).place {
+            if let Destination::Filter(put) = Setting::named(name).place {
                 put(filter, value.clone());
             }
         }
@@ -194,7 +194,7 @@ impl Config {
             regions: Regions::default(),
         };
         for setting in SETTINGS {
-            if let Place::Config(put) = setting.place {
+            if let Destination::Config(put) = setting.place {
                 put(&mut config, setting.default());
             }
         }

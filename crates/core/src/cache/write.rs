@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::lost::Anew;
 use super::request::{edges, parts};
-use super::{LogCache, Mode, Part, Request};
+use super::{BlockPart, LogCache, Mode, Request};
 use crate::access::Op;
 use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Kind as RecordKind};
@@ -86,7 +86,7 @@ impl LogCache {
     }
 
     /// Writes a part of the request to the write buffer, which evicts a chunk if it is full.
-    fn write_buffered(&mut self, part: Part, steps: &mut Vec<Step>) {
+    fn write_buffered(&mut self, part: BlockPart, steps: &mut Vec<Step>) {
         self.past.stays(part.block);
         if let Some(mut frame) = self.write_buffer.write(part.block) {
             self.figures.ram_write_hits += 1;
@@ -112,13 +112,13 @@ impl LogCache {
     /// Receives a part into its own frame, on top of the block's old content if it is partial. The caller holds the
     /// frame, and the buffers no longer have the block. Returns `None` if the old content is needed but lost: the
     /// request fails.
-    fn receive(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
+    fn receive(&mut self, part: BlockPart, steps: &mut Vec<Step>) -> Option<Write> {
         let write = self.take_old(part, steps)?;
         steps.push(receive(part, write.frame));
         Some(write)
     }
 
-    fn take_old(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
+    fn take_old(&mut self, part: BlockPart, steps: &mut Vec<Step>) -> Option<Write> {
         let (block, request_blocks) = (part.block, self.request_blocks);
         if part.is_whole() {
             let replaces = self.drop_buffered(block);
@@ -497,7 +497,7 @@ impl LogCache {
     }
 }
 
-fn receive(part: Part, frame: Frame) -> Step {
+fn receive(part: BlockPart, frame: Frame) -> Step {
     Step::Receive { block: part.block, frame, at: part.at, length: part.length, from: part.from }
 }
 

@@ -162,7 +162,7 @@ impl<I: Index> Bcache<I> {
         }
         let (blocks, kept) = &mut self.sealing;
         self.open.take(OPEN, blocks, kept);
-        kept.iter().for_each(|(cause, ())| self.counts.count(*cause));
+        kept.iter().for_each(|(cause, ())| self.counts.flash_writes.count(*cause));
         let unit = self.units.seal(blocks, steps);
         self.priorities[unit as usize] = PRIORITY;
         while self.units.free_units() < self.reserve_units {
@@ -285,8 +285,8 @@ mod tests {
         assert!(bcache.contains(3) && !bcache.contains(4));
         access(&mut bcache, Access::read(8));
         assert_eq!(reset(&access(&mut bcache, Access::read(9))), Some(2));
-        let counts = bcache.counts();
-        assert_eq!((counts.client_write_blocks, counts.admitted_blocks, counts.live_at_reset_blocks), (1, 9, 3));
+        let Counts { flash_writes, live_at_reset_blocks, .. } = bcache.counts();
+        assert_eq!((flash_writes.client_blocks, flash_writes.admission_blocks, live_at_reset_blocks), (1, 9, 3));
     }
 
     #[test]

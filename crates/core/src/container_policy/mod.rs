@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::index::Index;
 use crate::named::{Named, Table};
 use crate::policy::Info;
-use crate::step::{Cause, FlashStep};
+use crate::step::{FlashStep, FlashWrites};
 
 /// The outcome of one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,34 +51,16 @@ impl Flash {
     }
 }
 
-/// Writes and resets of a container policy. Blocks are counted when their page is written, so the three causes add up
-/// to the device's page writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Pages written with blocks from clients' writes.
-    pub client_write_blocks: u64,
-    /// Pages written with read and admitted blocks.
-    pub admitted_blocks: u64,
-    /// Pages written with blocks of a unit that was reset.
-    pub copied_forward_blocks: u64,
-    /// Units reset.
-    pub units_reset: u64,
-    /// Blocks still valid and not copied when their unit was reset.
-    pub live_at_reset_blocks: u64,
-}
-
-impl Counts {
-    /// Returns all pages written.
-    pub fn written_blocks(&self) -> u64 {
-        self.client_write_blocks + self.admitted_blocks + self.copied_forward_blocks
-    }
-
-    fn count(&mut self, cause: Cause) {
-        match cause {
-            Cause::Client => self.client_write_blocks += 1,
-            Cause::Admission => self.admitted_blocks += 1,
-            Cause::CopyForward => self.copied_forward_blocks += 1,
-        }
+crate::counts! {
+    /// Writes and resets of a container policy. Blocks are counted when their page is written, so the three causes add
+    /// up to the device's page writes.
+    pub struct Counts {
+        /// Pages written.
+        pub flash_writes: FlashWrites,
+        /// Units reset.
+        pub units_reset: u64,
+        /// Blocks still valid and not copied when their unit was reset.
+        pub live_at_reset_blocks: u64,
     }
 }
 

@@ -212,7 +212,7 @@ impl<I: Index> Pannier<I> {
         let first = (unit * self.units.unit_pages()) as usize;
         for (page_hits, &(cause, hits)) in self.hits[first..].iter_mut().zip(kept.iter()) {
             *page_hits = hits;
-            self.counts.count(cause);
+            self.counts.flash_writes.count(cause);
         }
         self.clock += 1;
         self.containers[unit as usize] = Container { hits: 0, hit_at: self.clock };
@@ -377,6 +377,7 @@ impl<I: Index> ContainerPolicy for Pannier<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
+    use crate::step::FlashWrites;
 
     /// Draws the upper queue, the lower one and the containers in RAM (missed, copied, overwritten), newest first. A
     /// block has a `'` for each hit; `@4` marks a divergent container that survives until four are sealed.
@@ -441,7 +442,8 @@ mod tests {
             }
             assert_eq!(draw(&pannier), after, "after {accesses:?}");
         }
-        let counts = Counts { admitted_blocks: 16, units_reset: 4, live_at_reset_blocks: 7, ..Counts::default() };
+        let flash_writes = FlashWrites { admission_blocks: 16, ..FlashWrites::default() };
+        let counts = Counts { flash_writes, units_reset: 4, live_at_reset_blocks: 7 };
         assert_eq!(pannier.counts(), counts, "6 and 1 are in RAM still");
     }
 
@@ -517,11 +519,11 @@ mod tests {
             throttled.access(Access::read(block as u32), position * second_us, &mut steps);
             free.access(Access::read(block as u32), position * second_us, &mut steps);
             let allowed = 250.0 + position as f64 * 2_000.0 / 86_400.0;
-            let written = throttled.counts().written_blocks() as f64;
+            let written = throttled.counts().flash_writes.total_blocks() as f64;
             assert!(written <= allowed, "{written} blocks were written after {position} s");
         }
-        assert!(throttled.counts().written_blocks() > 2_200, "{:?}: the credit is used", throttled.counts());
-        assert!(free.counts().written_blocks() > 40_000, "{:?}", free.counts());
+        assert!(throttled.counts().flash_writes.total_blocks() > 2_200, "{:?}: the credit is used", throttled.counts());
+        assert!(free.counts().flash_writes.total_blocks() > 40_000, "{:?}", free.counts());
         // Clients' writes are not limited. Then nothing is admitted until the debt is paid.
         for position in 0..5_000_u64 {
             let outcome = throttled.access(Access::write((position % 900) as u32), day_us, &mut steps);

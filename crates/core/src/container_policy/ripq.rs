@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use super::{ContainerOutcome, ContainerPolicy, Counts, Flash};
 use crate::access::{Access, Op};
 use crate::index::Index;
-use crate::layout::open_units::{OpenUnits, Place};
+use crate::layout::open_units::{OpenPlace, OpenUnits};
 use crate::layout::units::Units;
 use crate::lists::Lists;
 use crate::options::{Kind, Options, Parameter};
@@ -221,7 +221,7 @@ impl<I: Index> RipqPlus<I> {
         }
         let (blocks, kept) = &mut self.sealing;
         self.active.take(section.into(), blocks, kept);
-        kept.iter().for_each(|(cause, ())| self.counts.count(*cause));
+        kept.iter().for_each(|(cause, ())| self.counts.flash_writes.count(*cause));
         let unit = self.units.seal(blocks, steps);
         let pages = (unit * self.units.unit_pages()) as usize;
         self.named_by[pages..pages + blocks.len()].fill(NOT_NAMED);
@@ -273,7 +273,7 @@ impl<I: Index> RipqPlus<I> {
         section
     }
 
-    fn remove_active(&mut self, place: Place) -> Cause {
+    fn remove_active(&mut self, place: OpenPlace) -> Cause {
         self.section_blocks[self.active.unit_of(place) as usize] -= 1;
         self.blocks -= 1;
         let (_, cause, ()) = self.active.remove(place);
@@ -407,6 +407,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
+    use crate::step::FlashWrites;
 
     /// Draws each section from the top: `[blocks in RAM] <names>` of the active containers, then the sealed ones from
     /// the head. `(1' 2)` is a device container whose block 1 is named by a virtual one.
@@ -484,14 +485,9 @@ mod tests {
             (read(6), HIT, "[] <6> (1 5) | [] <> (3 4) (8 9) (6' 7)"),
         ];
         compare(&mut ripq, &rows);
-        let written = Counts {
-            client_write_blocks: 2,
-            admitted_blocks: 9,
-            copied_forward_blocks: 1,
-            units_reset: 2,
-            live_at_reset_blocks: 2,
-        };
-        assert_eq!(ripq.counts(), written);
+        let flash_writes =
+            FlashWrites { client_blocks: 2, admission_blocks: 9, copy_forward_blocks: 1, ..FlashWrites::default() };
+        assert_eq!(ripq.counts(), Counts { flash_writes, units_reset: 2, live_at_reset_blocks: 2 });
     }
 
     #[test]

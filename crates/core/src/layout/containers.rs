@@ -33,7 +33,7 @@ const FORGETTING_UNITS_MIN: u32 = 4;
 const PADDING_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Unit {
+struct ContainerUnit {
     /// The time when its first segment started.
     begun_us: u64,
     destaging: bool,
@@ -48,7 +48,7 @@ pub struct Log {
     kept: Kept,
     /// Two bits per slot: how often, up to 2, its block was accessed since an admission or a copy placed it there.
     uses: Vec<u64>,
-    units: Vec<Unit>,
+    units: Vec<ContainerUnit>,
     /// Sequence number of the oldest valid unit.
     tail: u64,
     /// Sequence number of the unit that is being filled, 0 before the first.
@@ -109,7 +109,7 @@ impl Log {
             dirty: Dirty::new(geometry),
             kept: Kept::new(geometry),
             uses: vec![0; slots.div_ceil(32)],
-            units: vec![Unit::default(); geometry.units as usize],
+            units: vec![ContainerUnit::default(); geometry.units as usize],
             tail: 1,
             head: 0,
             page: 0,
@@ -502,7 +502,7 @@ impl Log {
         self.unit_records = 0;
         self.witnessed = self.end();
         let unit = self.geometry.unit_of(self.head);
-        self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
+        self.units[unit as usize] = ContainerUnit { begun_us: self.now_us, ..ContainerUnit::default() };
         self.contents.clear(self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0));
     }
 

@@ -5,14 +5,14 @@ use crate::step::Cause;
 
 /// The data of a block in an open unit.
 #[derive(Clone, Copy, Debug)]
-struct Kept<T> {
+struct KeptBlock<T> {
     cause: Cause,
     data: T,
 }
 
 /// The position of a block in an open unit. Valid until a block leaves that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct OpenPlace(u32);
 
 /// Open units, numbered from 0, with their blocks and the caller's `T` for each. A full unit must be taken before
 /// another block is pushed to it.
@@ -20,7 +20,7 @@ pub struct Place(u32);
 pub struct OpenUnits<K, T> {
     unit_pages: u32,
     blocks: Vec<Vec<K>>,
-    kept: Vec<Vec<Kept<T>>>,
+    kept: Vec<Vec<KeptBlock<T>>>,
     /// Node `unit * unit_pages + place + 1` for each block.
     index: Hashed<K>,
 }
@@ -41,31 +41,31 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
 
     /// Returns the position of `block`, if it is here.
     #[inline]
-    pub fn find(&self, block: K) -> Option<Place> {
-        self.index.get(block, |node| key_of(&self.blocks, self.unit_pages, node)).checked_sub(1).map(Place)
+    pub fn find(&self, block: K) -> Option<OpenPlace> {
+        self.index.get(block, |node| key_of(&self.blocks, self.unit_pages, node)).checked_sub(1).map(OpenPlace)
     }
 
     #[inline]
-    fn split(&self, place: Place) -> (usize, usize) {
+    fn split(&self, place: OpenPlace) -> (usize, usize) {
         ((place.0 / self.unit_pages) as usize, (place.0 % self.unit_pages) as usize)
     }
 
     /// Returns the open unit of a position.
     #[inline]
-    pub fn unit_of(&self, place: Place) -> u32 {
+    pub fn unit_of(&self, place: OpenPlace) -> u32 {
         place.0 / self.unit_pages
     }
 
     /// Returns the caller's data of the block there.
     #[inline]
-    pub fn data_mut(&mut self, place: Place) -> &mut T {
+    pub fn data_mut(&mut self, place: OpenPlace) -> &mut T {
         let (unit, at) = self.split(place);
         &mut self.kept[unit][at].data
     }
 
     /// Records that the client overwrote the block there.
     #[inline]
-    pub fn overwrite(&mut self, place: Place) {
+    pub fn overwrite(&mut self, place: OpenPlace) {
         let (unit, at) = self.split(place);
         self.kept[unit][at].cause = Cause::Client;
     }
@@ -92,13 +92,13 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         let at = self.len(unit);
         assert!(at < self.unit_pages, "a full unit is taken before a block is put into it");
         self.blocks[unit as usize].push(block);
-        self.kept[unit as usize].push(Kept { cause, data });
+        self.kept[unit as usize].push(KeptBlock { cause, data });
         self.remember(block, unit * self.unit_pages + at);
         at + 1 == self.unit_pages
     }
 
     /// Removes the block there; the last block of the unit takes its position.
-    pub fn remove(&mut self, place: Place) -> (K, Cause, T) {
+    pub fn remove(&mut self, place: OpenPlace) -> (K, Cause, T) {
         let (unit, at) = self.split(place);
         let (block, last) = (self.blocks[unit][at], self.blocks[unit].len() - 1);
         self.forget(block);
@@ -110,7 +110,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         } else {
             self.blocks[unit].pop();
         }
-        let Kept { cause, data } = self.kept[unit].swap_remove(at);
+        let KeptBlock { cause, data } = self.kept[unit].swap_remove(at);
         (block, cause, data)
     }
 
@@ -132,7 +132,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
         blocks.clear();
         std::mem::swap(blocks, &mut self.blocks[unit as usize]);
         kept.clear();
-        kept.extend(self.kept[unit as usize].drain(..).map(|Kept { cause, data }| (cause, data)));
+        kept.extend(self.kept[unit as usize].drain(..).map(|KeptBlock { cause, data }| (cause, data)));
     }
 
     /// Returns the blocks of `unit`.
@@ -148,7 +148,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
             for (at, &block) in (0..).zip(blocks) {
                 assert_eq!(
                     self.find(block),
-                    Some(Place(unit * self.unit_pages + at)),
+                    Some(OpenPlace(unit * self.unit_pages + at)),
                     "{block:?} is indexed elsewhere"
                 );
             }

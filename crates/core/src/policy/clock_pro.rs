@@ -52,7 +52,7 @@ const NON_RESIDENT: List = List(2);
 
 /// The data of a page.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
-struct Page {
+struct ClockPage {
     /// The sequence number of its arrival at the head of the paper's list.
     arrival: u64,
     /// The reference bit.
@@ -75,7 +75,7 @@ pub struct ClockPro<I: Index> {
     arrival: u64,
     /// The oldest resident cold page in its test period. `HAND_test` is at this page or at the last of `NON_RESIDENT`.
     first_in_test: Option<NodeId>,
-    blocks: Blocks<I, Page>,
+    blocks: Blocks<I, ClockPage>,
 }
 
 impl<I: Index> ClockPro<I> {
@@ -118,7 +118,7 @@ impl<I: Index> ClockPro<I> {
         if self.first_in_test == Some(x) {
             self.first_in_test = self.first_in_test_from(self.blocks.toward_front(x));
         }
-        *self.blocks.data_mut(x) = Page { referenced: false, in_test: false, ..*self.blocks.data(x) };
+        *self.blocks.data_mut(x) = ClockPage { referenced: false, in_test: false, ..*self.blocks.data(x) };
     }
 
     /// Moves `x` to the head of the paper's list as a page of `list`; a cold page starts its test period if `in_test`.
@@ -126,7 +126,7 @@ impl<I: Index> ClockPro<I> {
     fn move_to_head(&mut self, x: NodeId, list: List, in_test: bool) {
         self.passes(x);
         self.arrival += 1;
-        *self.blocks.data_mut(x) = Page { arrival: self.arrival, referenced: false, in_test };
+        *self.blocks.data_mut(x) = ClockPage { arrival: self.arrival, referenced: false, in_test };
         self.blocks.move_front(x, list);
         if in_test && self.first_in_test.is_none() {
             self.first_in_test = Some(x);
@@ -138,7 +138,7 @@ impl<I: Index> ClockPro<I> {
     fn insert_at_head(&mut self, block: I::Key, list: List) {
         let x = match self.blocks.find(block) {
             Some(x) => x,
-            None => self.blocks.insert_front(list, block, Page::default()),
+            None => self.blocks.insert_front(list, block, ClockPage::default()),
         };
         self.move_to_head(x, list, list == COLD);
     }
@@ -220,7 +220,7 @@ impl<I: Index> ClockPro<I> {
     /// `HAND_cold`: evicts the last resident cold page, or moves it on if it was referenced.
     fn run_hand_cold(&mut self) -> Option<I::Key> {
         let x = self.blocks.back(COLD)?;
-        let (key, Page { referenced, in_test, .. }) = (self.blocks.key(x), *self.blocks.data(x));
+        let (key, ClockPage { referenced, in_test, .. }) = (self.blocks.key(x), *self.blocks.data(x));
         if referenced {
             let promoted = in_test && self.may_promote(key);
             self.insert_at_head(key, if promoted { HOT } else { COLD });
@@ -297,7 +297,7 @@ impl<I: Index> Policy for ClockPro<I> {
         for list in [HOT, COLD, NON_RESIDENT] {
             let mut newer = self.arrival + 1;
             for x in self.blocks.keys(list).filter_map(|key| self.blocks.find(key)) {
-                let Page { arrival, in_test, .. } = *self.blocks.data(x);
+                let ClockPage { arrival, in_test, .. } = *self.blocks.data(x);
                 assert!(arrival < newer, "pages are in order of arrival");
                 assert!(!in_test || list == COLD, "resident cold pages are marked as in their tests");
                 assert!(!(in_test || list == NON_RESIDENT) || arrival > hot_hand, "a test continues behind HAND_hot");

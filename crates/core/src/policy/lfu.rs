@@ -29,7 +29,7 @@ const Q: List = List(0);
 
 /// A run: the blocks of one frequency, neighbours on `Q`. Runs are linked in order of frequency.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct FrequencyRun {
     frequency: u64,
     /// The most recently used block of the run; `None` if it is empty.
     front: Option<NodeId>,
@@ -51,7 +51,7 @@ pub struct Lfu<I: Index> {
     c: usize,
     /// Each block with its run.
     blocks: Blocks<I, RunId>,
-    runs: Vec<Run>,
+    runs: Vec<FrequencyRun>,
     /// Unused runs.
     free: Vec<RunId>,
 }
@@ -59,20 +59,20 @@ pub struct Lfu<I: Index> {
 impl<I: Index> Lfu<I> {
     /// Creates an empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
-        let not_cached = Run { frequency: 0, front: None, len: 0, higher: NOT_CACHED, lower: NOT_CACHED };
+        let not_cached = FrequencyRun { frequency: 0, front: None, len: 0, higher: NOT_CACHED, lower: NOT_CACHED };
         Lfu { c: capacity, blocks: Blocks::new(index, 1, 0), runs: vec![not_cached], free: vec![] }
     }
 
     #[inline]
-    fn run(&mut self, id: RunId) -> &mut Run {
+    fn run(&mut self, id: RunId) -> &mut FrequencyRun {
         &mut self.runs[id.0 as usize]
     }
 
     /// Creates an empty run of the next frequency above `id`'s.
     #[inline]
     fn insert_run_above(&mut self, id: RunId) -> RunId {
-        let Run { frequency, higher, .. } = *self.run(id);
-        let made = Run { frequency: frequency + 1, front: None, len: 0, higher, lower: id };
+        let FrequencyRun { frequency, higher, .. } = *self.run(id);
+        let made = FrequencyRun { frequency: frequency + 1, front: None, len: 0, higher, lower: id };
         let made_id = if let Some(reused) = self.free.pop() {
             *self.run(reused) = made;
             reused
@@ -90,7 +90,7 @@ impl<I: Index> Lfu<I> {
     #[inline]
     fn leave_run(&mut self, node: NodeId, id: RunId) {
         self.run(id).len -= 1;
-        let Run { front, len, higher, lower, .. } = *self.run(id);
+        let FrequencyRun { front, len, higher, lower, .. } = *self.run(id);
         if len == 0 {
             self.run(higher).lower = lower;
             self.run(lower).higher = higher;
@@ -104,7 +104,7 @@ impl<I: Index> Lfu<I> {
     #[inline]
     fn raise(&mut self, node: NodeId) {
         let id = *self.blocks.data(node);
-        let Run { frequency, front, len, higher, .. } = *self.run(id);
+        let FrequencyRun { frequency, front, len, higher, .. } = *self.run(id);
         let there_is_a_next = self.run(higher).frequency == frequency + 1;
         if len == 1 && !there_is_a_next {
             self.run(id).frequency += 1;

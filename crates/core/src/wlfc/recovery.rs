@@ -36,7 +36,7 @@ pub struct Scan {
 
 /// The cache buckets found for a backend bucket, oldest first.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct CacheBuckets {
     copies: Vec<u32>,
     writes: Vec<u32>,
 }
@@ -102,7 +102,7 @@ fn recover_by(
     wlfc.failing = around.failing;
     assert_eq!(scans.len(), wlfc.buckets.len(), "every bucket was scanned");
     // Sort valid buckets by backend bucket; torn copies, which are invalid, are erased first.
-    let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+    let mut found: BTreeMap<u32, CacheBuckets> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
         if around.failed.contains(&number) {
@@ -135,14 +135,14 @@ fn recover_by(
     }
     let mut steps = Vec::new();
     // Newest first, so that they find room.
-    let newest = |wlfc: &Wlfc, found: &Found| {
+    let newest = |wlfc: &Wlfc, found: &CacheBuckets| {
         found.copies.iter().chain(&found.writes).map(|number| wlfc.buckets[*number as usize].epoch).max()
     };
     let mut order: Vec<_> = found.into_iter().collect();
     // Data that cannot be written back has to stay.
     order.sort_by_key(|(backend, found)| std::cmp::Reverse((wlfc.is_failing(*backend), newest(&wlfc, found))));
     let (mut copies_kept, mut apart) = (Vec::new(), Vec::new());
-    for (backend, Found { mut copies, writes }) in order {
+    for (backend, CacheBuckets { mut copies, writes }) in order {
         let base = copies.pop();
         let mut counting = Counting { dropped: copies, base: base.into_iter().collect(), writes };
         drop_by(&wlfc.buckets, &mut counting);

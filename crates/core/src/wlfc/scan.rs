@@ -214,7 +214,7 @@ pub fn end_of(run: u64, walks: &[Option<Walk>], counted: &[u32]) -> Option<RunEn
 
 /// The contents of a bucket, for recovery.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct BucketContents {
     /// The valid contents.
     pub scan: Scan,
     /// Header pages of the valid contents.
@@ -441,7 +441,7 @@ pub fn judge<B: Buckets>(
     walk: &Walk,
     durable: &Durable,
     buckets: &B,
-) -> Result<Found, ScanError<B::Error>> {
+) -> Result<BucketContents, ScanError<B::Error>> {
     let damaged = |page| Err(ScanError::Damaged { bucket, page });
     if walk.damaged_first || walk.torn_first.is_some_and(|(run, sequence)| durable.has(run, sequence)) {
         return damaged(0);
@@ -455,7 +455,7 @@ pub fn judge<B: Buckets>(
         return damaged(page);
     }
     let scan = Scan { torn: walk.torn, ..Scan::default() };
-    let mut found = Found { scan, last: walk.uncounted, ..Found::default() };
+    let mut found = BucketContents { scan, last: walk.uncounted, ..BucketContents::default() };
     let vouched_for = walk.programs.iter().map(|program| program.header.durable_end).max().unwrap_or(0);
     for program in &walk.programs {
         let Program { header, crc, absent } = program;

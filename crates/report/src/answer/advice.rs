@@ -13,7 +13,7 @@ use crate::draw::scales::linear;
 use crate::figures::{NUMBERS_FOLLOW, figure};
 use crate::numbers::{bytes, duration, lifetime, number, percent};
 use crate::table::{Figure, Picture, Table};
-use crate::{Page, ReportError, SectionView, numbers, page, policies};
+use crate::{ReportError, ReportPage, SectionView, numbers, page, policies};
 
 const THIS: &str = "recommended";
 const NEAREST: &str = "nearest";
@@ -68,7 +68,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         ("Targets", advice.targets.words()),
         ("Block size", numbers::bytes(info.block_size_bytes)),
     ];
-    page(&Page {
+    page(&ReportPage {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Cache for {}", info.trace),
         heading: "Which cache to buy".to_owned(),
@@ -104,7 +104,7 @@ fn rule(run: &AdvisedCache) -> &str {
 /// Latency against cost.
 fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
     let value = |run: &AdvisedCache| Some(run.latency_mean_us / 1000.0);
-    let axis = Of {
+    let axis = Axis {
         id: "advice",
         title: "Latency against cost",
         label: "Mean wait of a request, in ms",
@@ -118,7 +118,7 @@ fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
 fn lifetimes(advice: &Advice) -> (Chart, Vec<String>) {
     let years = |run: &AdvisedCache| run.cache_lifetime_years.filter(|years| years.is_finite());
     if advice.runs.iter().any(|run| years(run).is_some()) {
-        let axis = Of {
+        let axis = Axis {
             id: "advice-all",
             title: "Lifetime against cost",
             label: "Lifetime of the flash, in years",
@@ -128,12 +128,12 @@ fn lifetimes(advice: &Advice) -> (Chart, Vec<String>) {
         return chart(advice, &axis, years, None);
     }
     let (title, label) = ("Hits against cost", "Hits, in percent of the accesses");
-    let axis = Of { id: "advice-all", title, label, target: None, unit: "%" };
+    let axis = Axis { id: "advice-all", title, label, target: None, unit: "%" };
     chart(advice, &axis, |run| Some(100.0 * run.hit_ratio), None)
 }
 
 /// A measure to draw against cost.
-struct Of {
+struct Axis {
     id: &'static str,
     title: &'static str,
     label: &'static str,
@@ -146,7 +146,7 @@ struct Of {
 /// target.
 fn chart(
     advice: &Advice,
-    of: &Of,
+    of: &Axis,
     value: impl Fn(&AdvisedCache) -> Option<f64>,
     alone: Option<f64>,
 ) -> (Chart, Vec<String>) {

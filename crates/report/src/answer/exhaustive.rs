@@ -24,7 +24,7 @@ use flashwise_trace::tools::info::Info;
 use crate::curve::Curves;
 use crate::numbers::{bytes, number, percent};
 use crate::rows::rule;
-use crate::{Brief, Page, Report};
+use crate::{Brief, Report, ReportPage};
 
 const GIB: u64 = 1 << 30;
 
@@ -93,7 +93,7 @@ fn report_of(trace: &Trace, jobs: &[String]) -> (Report, Vec<ResultRow>) {
 }
 
 fn sentences_of(report: &Report) -> Vec<String> {
-    let page = Page::new(report);
+    let page = ReportPage::new(report);
     page.sections[0].answer.as_ref().unwrap().sentences.clone()
 }
 

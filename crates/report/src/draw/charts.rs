@@ -137,30 +137,30 @@ impl Chart {
     /// Returns the chart for wide and narrow screens, with a mark, as `svg` elements with the colours of the page's
     /// [`look::css`]. When pointed at, each series shows its entry of `told`. Its legend is [`legend`](Self::legend).
     pub fn inline_told(&self, mark: Option<Mark>, told: &[String]) -> (String, String) {
-        let words = Words { mark, told, names: None };
+        let words = ChartWords { mark, told, names: None };
         (self.in_page(WIDTH, &words), self.narrow(&words))
     }
 
     /// Returns the chart for wide and narrow screens, with a name at each single point; that of `bold` is bold.
     pub fn inline_named(&self, bold: &str) -> (String, String) {
-        let words = Words { names: Some(bold), ..Words::default() };
+        let words = ChartWords { names: Some(bold), ..ChartWords::default() };
         (self.in_page(WIDTH, &words), self.narrow(&words))
     }
 
-    fn narrow(&self, words: &Words) -> String {
+    fn narrow(&self, words: &ChartWords) -> String {
         // Names at the vertical axis need space.
         let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
         Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, words)
     }
 
-    fn in_page(&self, width: f64, words: &Words) -> String {
+    fn in_page(&self, width: f64, words: &ChartWords) -> String {
         let (height, body) = self.body(&Manner { width, in_page: true, words });
         format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
     /// Returns the chart as a file, in light and dark.
     pub fn standalone(&self) -> String {
-        let (height, body) = self.body(&Manner { width: WIDTH, in_page: false, words: &Words::default() });
+        let (height, body) = self.body(&Manner { width: WIDTH, in_page: false, words: &ChartWords::default() });
         standalone(&self.id, &self.title, &self.description, (WIDTH, height), &body)
     }
 
@@ -303,7 +303,7 @@ impl Chart {
 /// Returns charts as one file, in rows, in light and dark.
 pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
     let (mut all, mut y) = (String::new(), 0.0);
-    let manner = Manner { width: WIDTH, in_page: false, words: &Words::default() };
+    let manner = Manner { width: WIDTH, in_page: false, words: &ChartWords::default() };
     for row in charts.chunks(columns) {
         let bodies: Vec<_> = row.iter().map(|chart| chart.body(&manner)).collect();
         let row_height = bodies.iter().map(|&(height, _)| height).fold(0.0, f64::max);
@@ -342,12 +342,12 @@ pub(crate) fn head(id: &str, title: &str, description: &str, (width, height): (f
 struct Manner<'a> {
     width: f64,
     in_page: bool,
-    words: &'a Words<'a>,
+    words: &'a ChartWords<'a>,
 }
 
 /// Words in a chart besides its axes.
 #[derive(Default)]
-struct Words<'a> {
+struct ChartWords<'a> {
     mark: Option<Mark<'a>>,
     /// Titles of the series.
     told: &'a [String],
@@ -442,14 +442,14 @@ impl Frame<'_> {
     }
 }
 
-struct Key {
+struct PlacedKey {
     name: String,
     look: Look,
     x: f64,
     row: u16,
 }
 
-impl Key {
+impl PlacedKey {
     fn drawn(&self, marked: bool) -> String {
         let y = 38.0 + f64::from(self.row) * LEGEND_ROW;
         let marker = if marked { markers(&self.look, &[(self.x + 15.0, y)]) } else { String::new() };
@@ -464,7 +464,7 @@ impl Key {
 
 /// The legend, in as many rows as it needs.
 struct Legend {
-    keys: Vec<Key>,
+    keys: Vec<PlacedKey>,
     rows: u16,
 }
 
@@ -485,7 +485,7 @@ impl Legend {
             if x > LEFT && x + width > WIDTH - 8.0 {
                 (x, row) = (LEFT, row + 1);
             }
-            keys.push(Key { name, look: series.look, x, row });
+            keys.push(PlacedKey { name, look: series.look, x, row });
             x += width + 14.0;
         }
         let rows = if keys.is_empty() { 0 } else { row + 1 };

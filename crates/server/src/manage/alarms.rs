@@ -16,7 +16,7 @@ const MISSES_MIN: f64 = 20.0;
 
 /// A kind of alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum AlarmKind {
     Detach,
     Behind,
     Misses,
@@ -25,10 +25,10 @@ enum Kind {
 
 /// The past of a volume.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenAlarm {
     detaching_since: Option<u64>,
     window: Option<Window>,
-    raised: Vec<Kind>,
+    raised: Vec<AlarmKind>,
 }
 
 /// The reads of a volume at the begin of a window.
@@ -71,7 +71,7 @@ impl Window {
 #[derive(Debug)]
 pub struct Alarms {
     options: AlertOptions,
-    volumes: HashMap<String, Seen>,
+    volumes: HashMap<String, SeenAlarm>,
 }
 
 impl Alarms {
@@ -92,7 +92,7 @@ impl Alarms {
     }
 }
 
-fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut Seen) -> Vec<(Severity, String)> {
+fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut SeenAlarm) -> Vec<(Severity, String)> {
     let mut found = Vec::new();
     let is_detaching = status.state == VolumeState::Detaching;
     seen.detaching_since = is_detaching.then(|| seen.detaching_since.unwrap_or(now));
@@ -102,7 +102,7 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
         let most = human::duration(options.detach_us_max as f64);
         format!("Detaching the flash takes longer than {most}; {left} are left")
     });
-    found.extend(seen.set(Kind::Detach, long, "Detaching has ended"));
+    found.extend(seen.set(AlarmKind::Detach, long, "Detaching has ended"));
     if let Some(backend) = &status.backend_state {
         let age_seconds = backend.age_seconds.filter(|_| backend.is_late());
         let behind = age_seconds.zip(backend.consistent_seconds).map(|(age, moment)| {
@@ -110,14 +110,14 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
             let moment = human::utc(moment);
             format!("The backend is consistent as of {moment}, {age} ago; dirty-age allows {most}")
         });
-        found.extend(seen.set(Kind::Behind, behind, "The backend is as recent as dirty-age demands again"));
+        found.extend(seen.set(AlarmKind::Behind, behind, "The backend is as recent as dirty-age demands again"));
     }
     if let Some(budget) = &status.write_budget {
         let used_up = (budget.today_used > 1.0).then(|| {
             let [written, allowed] = [budget.today_bytes as f64, budget.bytes_per_day].map(human::bytes);
             format!("Today's budget of flash writes is used up: {written} of {allowed}")
         });
-        found.extend(seen.set(Kind::Budget, used_up, "Flash writes are within their budget again"));
+        found.extend(seen.set(AlarmKind::Budget, used_up, "Flash writes are within their budget again"));
     }
     let Some(most) = options.miss_p99_us_max else { return found };
     match &seen.window {
@@ -130,15 +130,15 @@ fn look_at(options: &AlertOptions, now: u64, status: &VolumeStatus, seen: &mut S
                 format!("The p99 of reads that miss was {found} in the last minute; the limit is {most}")
             });
             seen.window = Some(is);
-            found.extend(seen.set(Kind::Misses, slow, "Reads that miss are as fast as before"));
+            found.extend(seen.set(AlarmKind::Misses, slow, "Reads that miss are as fast as before"));
         }
     }
     found
 }
 
-impl Seen {
+impl SeenAlarm {
     /// Raises or ends an alarm; returns the text to report, if that is news.
-    fn set(&mut self, kind: Kind, found: Option<String>, ended: &str) -> Option<(Severity, String)> {
+    fn set(&mut self, kind: AlarmKind, found: Option<String>, ended: &str) -> Option<(Severity, String)> {
         let is_raised = self.raised.contains(&kind);
         match found {
             Some(text) if !is_raised => {

@@ -20,7 +20,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::address::{Listener, SocketFile};
 use super::guard::{Peer, Process};
-use super::places::{Place, Places};
+use super::places::{ConnectionPlace, Places};
 use crate::files;
 use crate::front::is_exhausted;
 
@@ -104,7 +104,7 @@ async fn serve_streams<S, F>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve_stream<S>(stream: S, router: Router, mut stopping: watch::Receiver<bool>, place: Place)
+async fn serve_stream<S>(stream: S, router: Router, mut stopping: watch::Receiver<bool>, place: ConnectionPlace)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

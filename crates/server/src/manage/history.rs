@@ -214,12 +214,12 @@ type Volumes = HashMap<String, [Series; Range::ALL.len()]>;
 
 /// The contents of a file, as they are read.
 #[derive(Default)]
-struct Kept {
+struct KeptEvents {
     volumes: Volumes,
     events: Events,
 }
 
-impl Reader for Kept {
+impl Reader for KeptEvents {
     fn point(&mut self, volume: &str, range: Range, point: Point) {
         self.volumes.entry(volume.to_owned()).or_default()[range as usize].push(point, range.extent().1);
     }
@@ -265,7 +265,7 @@ impl History {
     }
 
     fn open(&self, path: &Path, now_seconds: u64) -> Result<(), StoreError> {
-        let mut kept = Kept::default();
+        let mut kept = KeptEvents::default();
         let store = Store::open(path, now_seconds, &mut kept)?;
         (*self.volumes.lock(), *self.events.lock()) = (kept.volumes, kept.events);
         *self.store.lock() = Some(store);

@@ -30,12 +30,12 @@ struct Held {
 }
 
 #[derive(Default)]
-struct Table {
+struct PlaceTable {
     held: HashMap<u64, Held>,
     clock: u64,
 }
 
-impl Table {
+impl PlaceTable {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -59,7 +59,7 @@ impl Table {
 
 /// The places of one API.
 pub struct Places {
-    table: Mutex<Table>,
+    table: Mutex<PlaceTable>,
     performed: Arc<Semaphore>,
     limits: Arc<Limits>,
 }
@@ -72,7 +72,7 @@ impl Places {
 
     /// A place for a new connection, which has no credential; the oldest such connection is closed if they are too
     /// many.
-    pub fn enter(self: &Arc<Places>) -> Place {
+    pub fn enter(self: &Arc<Places>) -> ConnectionPlace {
         let mut table = self.table.lock();
         if table.is_full(false) {
             self.limits.reached(Limit::ApiUnknown);
@@ -81,7 +81,7 @@ impl Places {
         let (number, closing) = (table.tick(), Arc::new(Notify::new()));
         let held = Held { is_known: false, used: number, answering: 0, closing: Arc::clone(&closing) };
         table.held.insert(number, held);
-        Place(Arc::new(Taken { places: Arc::clone(self), number, closing }))
+        ConnectionPlace(Arc::new(Taken { places: Arc::clone(self), number, closing }))
     }
 
     /// Closes a connection since the system has no more file descriptors, the oldest without a credential first.
@@ -106,9 +106,9 @@ impl Drop for Taken {
 
 /// The place of a connection, which is free when all copies of this are dropped.
 #[derive(Clone)]
-pub struct Place(Arc<Taken>);
+pub struct ConnectionPlace(Arc<Taken>);
 
-impl Place {
+impl ConnectionPlace {
     /// Returns when the connection has to be closed.
     pub async fn closed(&self) {
         self.0.closing.notified().await;
@@ -147,7 +147,7 @@ impl Place {
 }
 
 /// A request that is being answered.
-pub struct Answering(Place);
+pub struct Answering(ConnectionPlace);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -162,7 +162,7 @@ impl Drop for Answering {
 mod tests {
     use super::*;
 
-    fn is_there(place: &Place) -> bool {
+    fn is_there(place: &ConnectionPlace) -> bool {
         place.0.places.table.lock().held.contains_key(&place.0.number)
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let places = Places::new(Arc::default());
         let (health, oldest) = (places.enter(), places.enter());
         let answering = health.answer();
-        let others: Vec<Place> = (2..UNKNOWN_MAX).map(|_| places.enter()).collect();
+        let others: Vec<ConnectionPlace> = (2..UNKNOWN_MAX).map(|_| places.enter()).collect();
         assert!(is_there(&oldest));
         let next = places.enter();
         assert!(!is_there(&oldest) && is_there(&health) && others.iter().all(is_there));
@@ -191,10 +191,10 @@ mod tests {
             let answering = place.admit().unwrap();
             (place, answering)
         });
-        let (known, mut answering): (Vec<Place>, Vec<Answering>) = admitted.unzip();
+        let (known, mut answering): (Vec<ConnectionPlace>, Vec<Answering>) = admitted.unzip();
         let next = places.enter();
         assert!(next.admit().is_none(), "all are in use");
-        let _strangers: Vec<Place> = (0..2 * UNKNOWN_MAX).map(|_| places.enter()).collect();
+        let _strangers: Vec<ConnectionPlace> = (0..2 * UNKNOWN_MAX).map(|_| places.enter()).collect();
         assert!(known.iter().all(is_there), "strangers take no place of known connections");
         answering.remove(7);
         drop(answering.remove(3));

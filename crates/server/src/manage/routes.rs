@@ -110,12 +110,12 @@ struct IfMatch {
 }
 
 /// The log of changes, with the client that makes them.
-struct Log {
+struct AuthoredLog {
     live: Arc<Live>,
     client: Client,
 }
 
-impl Log {
+impl AuthoredLog {
     /// Records a change with its author.
     fn record(&self, about: Option<&str>, text: impl fmt::Display) {
         self.live.done(about, text.to_string(), &self.client.to_string());
@@ -125,7 +125,7 @@ impl Log {
 /// The common parts of all requests for a change.
 struct Asked {
     server: Arc<dyn Managed>,
-    live: Log,
+    live: AuthoredLog,
     changing: Changing,
     /// True for a dry run.
     dry: bool,
@@ -137,7 +137,7 @@ impl Asked {
     fn of(parts: &Parts, routed: &Routed, dry: bool) -> Answer<Asked> {
         let Routed { server, live, changing } = routed.clone();
         let client = parts.extensions.get::<Client>().cloned().ok_or_else(unknown_client)?;
-        Ok(Asked { server, live: Log { live, client }, changing, dry, wanted: tag::wanted(&parts.headers) })
+        Ok(Asked { server, live: AuthoredLog { live, client }, changing, dry, wanted: tag::wanted(&parts.headers) })
     }
 }
 

@@ -99,7 +99,7 @@ impl Secrets {
 
 /// The signed-in pages in the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptSession {
     name: String,
     begun: Given,
 }
@@ -119,9 +119,9 @@ impl Sessions {
     /// Creates the sessions of a server with these tokens: those in the file, if any.
     pub fn new(tokens: Tokens, file: Option<PathBuf>) -> Sessions {
         // A file that cannot be read costs a sign-in.
-        let kept = file.as_deref().and_then(|file| kept::read::<Kept>(file, "sessions").ok().flatten());
+        let kept = file.as_deref().and_then(|file| kept::read::<KeptSession>(file, "sessions").ok().flatten());
         let new = || format!("flashwise-{:016x}", RandomState::new().build_hasher().finish());
-        let Kept { name, begun } = kept.unwrap_or_else(|| Kept { name: new(), begun: Given::new() });
+        let KeptSession { name, begun } = kept.unwrap_or_else(|| KeptSession { name: new(), begun: Given::new() });
         let (begun, addresses) = (Secrets::new(LIFETIME, begun), Secrets::new(ADDRESS_LIFETIME, Given::new()));
         Sessions { name, tokens: RwLock::new(tokens), begun, addresses, file }
     }
@@ -129,7 +129,7 @@ impl Sessions {
     /// Writes the file. A failure costs a sign-in after a restart.
     fn keep(&self) {
         if let Some(file) = &self.file {
-            let kept = Kept { name: self.name.clone(), begun: self.begun.given.lock().clone() };
+            let kept = KeptSession { name: self.name.clone(), begun: self.begun.given.lock().clone() };
             let _ = tokio::task::block_in_place(|| kept::write(file, &kept));
         }
     }

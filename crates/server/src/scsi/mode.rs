@@ -14,15 +14,15 @@ const SENSE_IN_DESCRIPTORS: u8 = 0x04;
 const WRITE_PROTECTED: u8 = 0x08;
 
 /// A page: its number, its current content, and its changeable bits.
-struct Page {
+struct ModePage {
     number: u8,
     current: fn(&Unit) -> Vec<u8>,
     changeable: &'static [u8],
 }
 
-const PAGES: [Page; 3] = [
+const PAGES: [ModePage; 3] = [
     // The write cache is enabled.
-    Page {
+    ModePage {
         number: 0x08,
         current: |_| {
             let mut page = vec![0; 18];
@@ -31,7 +31,7 @@ const PAGES: [Page; 3] = [
         },
         changeable: &[0; 18],
     },
-    Page {
+    ModePage {
         number: CONTROL,
         current: |unit| {
             let d_sense = if unit.sense_in_descriptors().load(Ordering::Relaxed) { SENSE_IN_DESCRIPTORS } else { 0 };
@@ -41,11 +41,11 @@ const PAGES: [Page; 3] = [
         },
         changeable: &[SENSE_IN_DESCRIPTORS, 0, WRITE_PROTECTED, 0, 0, 0, 0, 0, 0, 0],
     },
-    Page { number: 0x1c, current: |_| vec![0; 10], changeable: &[0; 10] },
+    ModePage { number: 0x1c, current: |_| vec![0; 10], changeable: &[0; 10] },
 ];
 
 /// Returns the content for a page control.
-fn content(page: &Page, unit: &Unit, control: u8) -> Vec<u8> {
+fn content(page: &ModePage, unit: &Unit, control: u8) -> Vec<u8> {
     match control {
         1 => page.changeable.to_vec(),
         2 => {

@@ -4,7 +4,7 @@ use flashwise_core::human;
 
 use super::alone;
 use super::certainty;
-use super::search::{Found, Guess, Search, busiest};
+use super::search::{Guess, RanCache, Search, busiest};
 use super::sentences::{self, FASTEST, LONGEST, overload};
 use super::words::{is_of_ram, latency, money};
 use super::{Advice, AdviseError, AdvisedCache, Alternative, OrderCost, Verdict, Without};
@@ -169,7 +169,7 @@ fn safest(search: &mut Search, found: usize) -> Result<usize, AdviseError> {
 }
 
 /// Returns the same purchase with write-through.
-fn safer(search: &mut Search, answer: &Found) -> Result<Option<usize>, AdviseError> {
+fn safer(search: &mut Search, answer: &RanCache) -> Result<Option<usize>, AdviseError> {
     let guesses = search.estimate(answer.purchase)?;
     let through = guesses.iter().filter(|guess| search.ways[guess.way].mode == "write-through");
     let best = through.min_by(|one, other| one.missed_by.total_cmp(&other.missed_by)).copied();

@@ -46,14 +46,14 @@ pub(super) struct Guess {
 
 /// A cache that ran.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct RanCache {
     pub purchase: usize,
     pub way: usize,
     pub cache: AdvisedCache,
     pub traffic: Traffic,
 }
 
-impl Found {
+impl RanCache {
     pub fn meets(&self) -> bool {
         self.cache.meets == 1
     }
@@ -72,7 +72,7 @@ pub(super) struct Search<'a> {
     pub days: Option<f64>,
     estimates: HashMap<String, Estimate>,
     pub guesses: Vec<Guess>,
-    pub found: Vec<Found>,
+    pub found: Vec<RanCache>,
     /// Number of counted requests.
     requests: u64,
     /// True once the fastest caches of the catalogue ran.
@@ -390,7 +390,7 @@ impl<'a> Search<'a> {
         let rows = self.rows(&jobs, what, false)?;
         for (((purchase, way), job), row) in new.into_iter().zip(&jobs).zip(&rows) {
             let cache = self.figures(purchase, way, job, row);
-            self.found.push(Found { purchase, way, cache, traffic: Traffic::of(row) });
+            self.found.push(RanCache { purchase, way, cache, traffic: Traffic::of(row) });
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Timed for Buckets {
 pub struct InTime<L: Layout> {
     engine: Engine<L>,
     output: Output,
-    clock: Arc<Clock>,
+    clock: Arc<VirtualClock>,
     clients: Clients,
     cache: Channels,
     storage: Channels,
@@ -98,9 +98,9 @@ struct Unanswered {
 
 /// The time of the devices, in microseconds.
 #[derive(Debug, Default)]
-struct Clock(AtomicU64);
+struct VirtualClock(AtomicU64);
 
-impl Backend for Clock {
+impl Backend for VirtualClock {
     /// An array is one device for its user.
     fn lane(&self, _offset: u64) -> u16 {
         0

@@ -57,7 +57,7 @@ pub(crate) struct Queues {
     /// Background work by start time, the earliest first.
     pending: BinaryHeap<Reverse<Pending>>,
     pending_max: usize,
-    request: Option<Request>,
+    request: Option<QueuedRequest>,
     /// Dirty blocks evicted by the request.
     evicted: Vec<u32>,
 }
@@ -68,11 +68,11 @@ pub(crate) struct Queues {
 struct Pending {
     at_ns: u64,
     block: u32,
-    work: Work,
+    work: QueuedWork,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
+enum QueuedWork {
     /// Writes a block from the storage to the cache.
     Fill,
     /// Writes a block from the cache to the storage.
@@ -81,7 +81,7 @@ enum Work {
 
 /// The current request.
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct QueuedRequest {
     number: u64,
     arrival_ns: u64,
     done_ns: u64,
@@ -122,7 +122,7 @@ impl Queues {
             }
             (Op::Read, Some(Outcome::Admit { .. })) => {
                 let done_ns = self.storage.access_of(number, block, op, arrival_ns);
-                self.pend(arrival_ns, done_ns, block, Work::Fill);
+                self.pend(arrival_ns, done_ns, block, QueuedWork::Fill);
                 done_ns
             }
             (_, Some(Outcome::Bypass)) => self.storage.access_of(number, block, op, arrival_ns),
@@ -140,11 +140,11 @@ impl Queues {
     }
 
     /// Ends the previous request and starts that of `served`.
-    fn begin(&mut self, served: &Served) -> Request {
+    fn begin(&mut self, served: &Served) -> QueuedRequest {
         self.end();
         let arrival_ns = self.clients.arrival_ns(served.time_us, 0);
         self.work_until(arrival_ns);
-        Request { number: served.request, arrival_ns, done_ns: 0, counted: false }
+        QueuedRequest { number: served.request, arrival_ns, done_ns: 0, counted: false }
     }
 
     /// Ends the current request.
@@ -154,14 +154,14 @@ impl Queues {
         let mut evicted = std::mem::take(&mut self.evicted);
         for block in evicted.drain(..) {
             let read_ns = self.cache.access(block, Op::Read, request.arrival_ns);
-            self.pend(request.arrival_ns, read_ns, block, Work::WriteBack);
+            self.pend(request.arrival_ns, read_ns, block, QueuedWork::WriteBack);
         }
         self.evicted = evicted;
     }
 
     /// Schedules work that can start at `at_ns`; the time is `now_ns`.
     #[inline]
-    fn pend(&mut self, now_ns: u64, at_ns: u64, block: u32, work: Work) {
+    fn pend(&mut self, now_ns: u64, at_ns: u64, block: u32, work: QueuedWork) {
         if self.pending.len() < self.pending_max {
             self.pending.push(Reverse(Pending { at_ns, block, work }));
         } else {
@@ -179,10 +179,10 @@ impl Queues {
         }
     }
 
-    fn perform(&mut self, at_ns: u64, block: u32, work: Work) {
+    fn perform(&mut self, at_ns: u64, block: u32, work: QueuedWork) {
         match work {
-            Work::Fill => self.cache.access(block, Op::Write, at_ns),
-            Work::WriteBack => self.storage.access(block, Op::Write, at_ns),
+            QueuedWork::Fill => self.cache.access(block, Op::Write, at_ns),
+            QueuedWork::WriteBack => self.storage.access(block, Op::Write, at_ns),
         };
     }
 }

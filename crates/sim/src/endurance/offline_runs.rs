@@ -55,7 +55,7 @@ pub(crate) fn run_offline(
         .map(|(ram_blocks, runs)| {
             let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup, progress);
             let by_size = grouped(&runs, |run| run.geometry.capacity_blocks);
-            let with = Shared { trace, next_reads: &next_reads, warmup, days, performed, progress };
+            let with = SharedRuns { trace, next_reads: &next_reads, warmup, days, performed, progress };
             let of_size = |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(with, &stream, &runs).run(&runs);
             let done = by_size.into_par_iter().with_max_len(1).map(of_size).collect::<Result<Vec<_>, _>>()?;
             Ok(done.concat())
@@ -74,7 +74,7 @@ fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Ve
 
 /// Data that all cases over a trace share.
 #[derive(Clone, Copy)]
-struct Shared<'a> {
+struct SharedRuns<'a> {
     trace: &'a Trace,
     next_reads: &'a [u32],
     warmup: u64,
@@ -85,7 +85,7 @@ struct Shared<'a> {
 
 /// The cases over a trace with the same sizes of cache and read cache.
 struct SizeRuns<'a> {
-    shared: Shared<'a>,
+    shared: SharedRuns<'a>,
     stream: &'a FlashStream,
     capacity_blocks: usize,
     m: Plan,
@@ -95,7 +95,7 @@ struct SizeRuns<'a> {
 }
 
 impl<'a> SizeRuns<'a> {
-    fn new(shared: Shared<'a>, stream: &'a FlashStream, runs: &[&OfflineRun]) -> SizeRuns<'a> {
+    fn new(shared: SharedRuns<'a>, stream: &'a FlashStream, runs: &[&OfflineRun]) -> SizeRuns<'a> {
         let capacity_blocks = runs[0].geometry.capacity_blocks;
         SizeRuns {
             shared,
@@ -186,7 +186,7 @@ impl<'a> SizeRuns<'a> {
             if geometry.read_cache_blocks == prepared.geometry.read_cache_blocks {
                 return perform(self.stream, self.m_plus(), &geometry, in_place, self.shared.progress).erasures();
             }
-            let Shared { trace, next_reads, warmup, progress, .. } = self.shared;
+            let SharedRuns { trace, next_reads, warmup, progress, .. } = self.shared;
             let stream = FlashStream::behind_min(trace, next_reads, geometry.read_cache_blocks, warmup, progress);
             let m = Plan::min(&stream, self.capacity_blocks, progress);
             let m_plus = m.rerun(&stream, self.capacity_blocks, Threshold::least_hits(1), progress);

@@ -7,7 +7,7 @@ pub(super) use flashwise_core::step::Cause;
 
 /// A block in the write buffer.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct BufferedBlock {
     block: u32,
     /// The time when it leaves the cache.
     leaves: u32,
@@ -17,7 +17,7 @@ struct Waiting {
 /// The write buffer, which has each block once. Memory: 4 bytes for each block of the trace, 12 for each in the buffer.
 #[derive(Debug)]
 pub(super) struct UnitBuffer {
-    waiting: Vec<Option<Waiting>>,
+    waiting: Vec<Option<BufferedBlock>>,
     /// 1 + the position of each block in `waiting`, or 0.
     place_of: Vec<u32>,
     len: usize,
@@ -52,7 +52,7 @@ impl UnitBuffer {
             self.close_gaps();
         }
         debug_assert!(!self.contains(block), "block {block} is in the write buffer");
-        self.waiting.push(Some(Waiting { block, leaves, cause }));
+        self.waiting.push(Some(BufferedBlock { block, leaves, cause }));
         self.place_of[block as usize] = self.waiting.len() as u32;
         self.len += 1;
     }

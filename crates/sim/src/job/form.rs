@@ -82,8 +82,8 @@ impl Serialize for Job {
 impl<'de> Deserialize<'de> for Job {
     /// Reads an object of texts and numbers, and checks it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Job, D::Error> {
-        struct Words;
-        impl<'de> Visitor<'de> for Words {
+        struct WordsVisitor;
+        impl<'de> Visitor<'de> for WordsVisitor {
             type Value = Job;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Job {
                 job.plain().map_err(A::Error::custom)
             }
         }
-        deserializer.deserialize_map(Words)
+        deserializer.deserialize_map(WordsVisitor)
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Key {
 #[derive(Debug)]
 pub struct Field {
     name: &'static str,
-    of: Of,
+    of: Scope,
     /// Placeholder of the value, and meaning, of a flag; `None` for words whose flags may be lists.
     about: Option<(&'static str, fn() -> String)>,
     read: fn(&mut Job, &str) -> Result<(), String>,
@@ -42,7 +42,7 @@ pub struct Field {
 
 /// The stage of a run that a word sets, and the layouts that have the word.
 #[derive(Clone, Copy, Debug)]
-struct Of {
+struct Scope {
     stage: Stage,
     layouts: &'static [LayoutName],
     /// The layout that the word implies if none is stated.
@@ -66,24 +66,24 @@ const WLFC: LayoutName = LayoutName::Buckets(System::Wlfc);
 const WLFC_C: LayoutName = LayoutName::Buckets(System::WlfcC);
 const B_LIKE: LayoutName = LayoutName::Buckets(System::BLike);
 
-const fn of(stage: Stage, layouts: &'static [LayoutName], implies: Option<LayoutName>) -> Of {
-    Of { stage, layouts, implies }
+const fn of(stage: Stage, layouts: &'static [LayoutName], implies: Option<LayoutName>) -> Scope {
+    Scope { stage, layouts, implies }
 }
 
-const RUN: Of = of(Stage::Run, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], None);
-const SAMPLE: Of = Of { stage: Stage::Sample, ..RUN };
-const ARRAY: Of = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C], None);
-const STORAGE: Of = Of { stage: Stage::Array, ..RUN };
-const RAM: Of = of(Stage::Layout, &[LayoutName::None, InPlace, Containers, Log, WLFC_C], None);
-const ERASE_UNITS: Of = of(Stage::Layout, &[InPlace, Containers, Log], None);
-const SPARE: Of = of(Stage::Layout, &[InPlace, Containers, Log, B_LIKE], Some(InPlace));
-const SSD: Of = of(Stage::Layout, &[InPlace, Containers, Log], Some(InPlace));
-const DEVICE: Of = of(Stage::Layout, &[InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], Some(InPlace));
-const WEAR: Of = of(Stage::Layout, &[InPlace, Containers], Some(InPlace));
-const WHOLE: Of = of(Stage::Layout, &[Log], Some(Log));
-const BUCKETS: Of = of(Stage::Layout, &[WLFC, WLFC_C, B_LIKE], None);
-const QUEUES: Of = of(Stage::Layout, &[WLFC, WLFC_C], None);
-const JOURNAL: Of = of(Stage::Layout, &[B_LIKE], None);
+const RUN: Scope = of(Stage::Run, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], None);
+const SAMPLE: Scope = Scope { stage: Stage::Sample, ..RUN };
+const ARRAY: Scope = of(Stage::Array, &[LayoutName::None, InPlace, Containers, Log, WLFC, WLFC_C], None);
+const STORAGE: Scope = Scope { stage: Stage::Array, ..RUN };
+const RAM: Scope = of(Stage::Layout, &[LayoutName::None, InPlace, Containers, Log, WLFC_C], None);
+const ERASE_UNITS: Scope = of(Stage::Layout, &[InPlace, Containers, Log], None);
+const SPARE: Scope = of(Stage::Layout, &[InPlace, Containers, Log, B_LIKE], Some(InPlace));
+const SSD: Scope = of(Stage::Layout, &[InPlace, Containers, Log], Some(InPlace));
+const DEVICE: Scope = of(Stage::Layout, &[InPlace, Containers, Log, WLFC, WLFC_C, B_LIKE], Some(InPlace));
+const WEAR: Scope = of(Stage::Layout, &[InPlace, Containers], Some(InPlace));
+const WHOLE: Scope = of(Stage::Layout, &[Log], Some(Log));
+const BUCKETS: Scope = of(Stage::Layout, &[WLFC, WLFC_C, B_LIKE], None);
+const QUEUES: Scope = of(Stage::Layout, &[WLFC, WLFC_C], None);
+const JOURNAL: Scope = of(Stage::Layout, &[B_LIKE], None);
 
 macro_rules! about {
     () => {
@@ -213,7 +213,7 @@ impl Key {
         }
     }
 
-    fn of(self) -> Of {
+    fn of(self) -> Scope {
         match self {
             Key::Field(field) => field.of,
             Key::Setting(setting) if setting.is_of(OnFlash::Log) => WHOLE,

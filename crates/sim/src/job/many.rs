@@ -7,7 +7,7 @@ use flashwise_core::policy::{POLICIES, larc};
 use flashwise_core::quantity::Share;
 
 use super::meaning::IN_CONTAINERS;
-use super::{Admission, Job, JobError, LayoutName, Meaning, Place};
+use super::{Admission, Job, JobError, LayoutName, Meaning, Placement};
 use crate::endurance::Algorithm;
 use crate::size::Size;
 
@@ -41,8 +41,8 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Many {
-    /// Returns the jobs for each policy, size, rule and share of spare flash; the last changes fastest. Each job appears
-    /// once.
+    /// Returns the jobs for each policy, size, rule and share of spare flash; the last changes fastest. Each job
+    /// appears once.
     ///
     /// # Errors
     /// A job cannot be run. Default policies that cannot run are left out. An algorithm that takes no rule runs without
@@ -50,15 +50,15 @@ impl Many {
     pub fn jobs(&self) -> Result<Vec<Job>, JobError> {
         let (mut base, meaning) = self.common()?;
         let policies = match &meaning.place {
-            Place::Buckets(..) => vec![None],
+            Placement::Buckets(..) => vec![None],
             _ if self.policies.is_empty() => policies(&meaning)?.into_iter().map(Some).collect(),
             _ => each(&self.policies),
         };
         let layout = match &meaning.place {
-            Place::None(_) => LayoutName::None,
-            Place::Flash(_) => LayoutName::InPlace,
-            Place::Log(..) => LayoutName::Log,
-            Place::Buckets(system, _) => LayoutName::Buckets(*system),
+            Placement::None(_) => LayoutName::None,
+            Placement::Flash(_) => LayoutName::InPlace,
+            Placement::Log(..) => LayoutName::Log,
+            Placement::Buckets(system, _) => LayoutName::Buckets(*system),
         };
         // A rule before one policy gives all of them the same devices and the same sample.
         if meaning.devices.is_some() {
@@ -138,7 +138,7 @@ impl Many {
 /// Returns the default policies and algorithms.
 fn policies(meaning: &Meaning) -> Result<Vec<Algorithm>, JobError> {
     let all: Vec<&str> = match &meaning.place {
-        Place::Flash(_) => ALGORITHMS.to_vec(),
+        Placement::Flash(_) => ALGORITHMS.to_vec(),
         _ if meaning.is_policy_alone() => POLICIES.iter().map(|info| info.name).collect(),
         _ => POLICIES.iter().filter(|info| !info.offline).map(|info| info.name).collect(),
     };

@@ -24,7 +24,7 @@ use crate::wlfc::{BucketSettings, System};
 
 /// Placement of a job's blocks.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum Placement {
     /// No flash: decisions of policies only, behind a read cache in RAM.
     None(Ram),
     /// Modelled flash, with a slot for each block or as the algorithm places it.
@@ -39,7 +39,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
     /// Placement of blocks.
-    pub place: Place,
+    pub place: Placement,
     /// Limits to compare wear with.
     pub limits: WearLimits,
     /// The array around the cache, if given.
@@ -57,28 +57,28 @@ pub(super) const IN_CONTAINERS: &str = "--layout containers is for algorithms th
 impl Meaning {
     /// True if only decisions of policies are simulated.
     pub fn is_policy_alone(&self) -> bool {
-        self.place == Place::None(Ram::Bytes(0)) && self.devices.is_none()
+        self.place == Placement::None(Ram::Bytes(0)) && self.devices.is_none()
     }
 
     /// True if it models flash, whose erase units do not shrink with a sample.
     pub fn is_on_flash(&self) -> bool {
-        matches!(self.place, Place::Flash(_))
+        matches!(self.place, Placement::Flash(_))
     }
 
     /// True if original requests are run, which a sample would split.
     pub fn asks_requests(&self) -> bool {
-        matches!(self.place, Place::Log(..) | Place::Buckets(..))
+        matches!(self.place, Placement::Log(..) | Placement::Buckets(..))
     }
 
     /// Returns the experiment, over the `requests` of the traces if the cache handles requests.
     pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Experiment {
         let layout = match &self.place {
-            Place::None(ram) => Layout::None { ram: *ram },
-            Place::Flash(settings) => Layout::Flash(settings.clone()),
-            Place::Log(settings, ssd) => {
+            Placement::None(ram) => Layout::None { ram: *ram },
+            Placement::Flash(settings) => Layout::Flash(settings.clone()),
+            Placement::Log(settings, ssd) => {
                 Layout::Log(Log { settings: settings.clone(), requests: requests.clone(), ssd: ssd.clone() })
             }
-            Place::Buckets(_, settings) => Layout::Buckets(settings.clone(), requests.clone()),
+            Placement::Buckets(_, settings) => Layout::Buckets(settings.clone(), requests.clone()),
         };
         Experiment { layout, devices: self.devices.clone(), counting: self.counting }
     }
@@ -151,7 +151,7 @@ impl Job {
 
     /// Returns the place of blocks. If no layout is stated, a word or algorithm of one implies it. Each given word must
     /// be one of the layout.
-    fn place(&self, algorithm: Option<&str>) -> Result<Place, JobError> {
+    fn place(&self, algorithm: Option<&str>) -> Result<Placement, JobError> {
         let refuse = |what: String| Err(JobError::Conflict(what));
         let of_log = self.implying(LayoutName::Log).map(Key::name);
         let layout = match (self.layout, of_log, self.implying(LayoutName::InPlace)) {
@@ -192,12 +192,12 @@ impl Job {
             });
         }
         Ok(match layout {
-            LayoutName::None => Place::None(self.ram.unwrap_or(RAM)),
-            LayoutName::InPlace | LayoutName::Containers => Place::Flash(self.flash()),
+            LayoutName::None => Placement::None(self.ram.unwrap_or(RAM)),
+            LayoutName::InPlace | LayoutName::Containers => Placement::Flash(self.flash()),
             LayoutName::Log => {
                 let settings = self.log_settings()?;
                 let ssd = self.implying(LayoutName::InPlace).map(|_| self.log_ssd(&settings));
-                Place::Log(settings, ssd)
+                Placement::Log(settings, ssd)
             }
             LayoutName::Buckets(system) => self.buckets(system),
         })
@@ -218,14 +218,14 @@ impl Job {
 
     /// Returns the array around the cache, if a word implies one. A whole cache always has devices, so the absence of a
     /// rule implies none.
-    fn devices(&self, place: &Place) -> Option<Devices> {
+    fn devices(&self, place: &Placement) -> Option<Devices> {
         let is_named = match (place, &self.admission) {
             // Without these words, requests come one after another.
-            (Place::Buckets(..), _) => {
+            (Placement::Buckets(..), _) => {
                 self.cache_device.is_some() || self.storage_size.is_some() || self.arrivals.is_some()
             }
             (_, Some(Admission::Rule(_))) => true,
-            (place, Some(Admission::None)) if !matches!(place, Place::Log(..)) => true,
+            (place, Some(Admission::None)) if !matches!(place, Placement::Log(..)) => true,
             _ => self.of_array().next().is_some(),
         };
         let tier = |named: &Option<Written<_>>, default| named.as_ref().map_or(default, |named| named.value);
@@ -235,7 +235,7 @@ impl Job {
                 model: ArrayModel {
                     cache: tier(&self.cache_device, paper.cache),
                     storage: match place {
-                        Place::Buckets(_, settings) => settings.backend,
+                        Placement::Buckets(_, settings) => settings.backend,
                         _ => tier(&self.storage_device, paper.storage),
                     },
                 },
@@ -298,9 +298,9 @@ impl Job {
         endurance::Settings { erase_unit_bytes, ..self.ssd() }
     }
 
-    fn buckets(&self, system: System) -> Place {
+    fn buckets(&self, system: System) -> Placement {
         let default = BucketSettings::paper();
-        Place::Buckets(
+        Placement::Buckets(
             system,
             Box::new(BucketSettings {
                 device: self.profile().cloned().unwrap_or(default.device),
@@ -329,7 +329,7 @@ impl Job {
         if self.size.is_none() {
             return missing("size", "one such as 10%");
         }
-        if let Place::Buckets(..) = meaning.place {
+        if let Placement::Buckets(..) = meaning.place {
             return Ok(());
         }
         let experiment = meaning.experiment(&Arc::from([]));
@@ -337,10 +337,10 @@ impl Job {
             None => return missing("policy", "one of `flashwise policies`"),
             Some(algorithm) if algorithm.is_bound() && !meaning.is_policy_alone() => {
                 let place = match &meaning.place {
-                    Place::Flash(_) => Some("--layout in-place"),
-                    Place::Log(..) => Some("--layout log"),
-                    Place::None(ram) if *ram != Ram::Bytes(0) => Some("--ram"),
-                    Place::None(_) | Place::Buckets(..) => None,
+                    Placement::Flash(_) => Some("--layout in-place"),
+                    Placement::Log(..) => Some("--layout log"),
+                    Placement::None(ram) if *ram != Ram::Bytes(0) => Some("--ram"),
+                    Placement::None(_) | Placement::Buckets(..) => None,
                 };
                 let of_array: Vec<String> = self.of_array().map(|key| format!("--{}", key.name())).collect();
                 let given = place.into_iter().chain(self.admission.iter().map(|_| "--admission"));
@@ -369,20 +369,20 @@ impl Job {
         let meaning = self.meaning()?;
         let has_layout = self.policy.as_ref().is_some_and(|algorithm| algorithm.policy().is_none());
         self.layout = match &meaning.place {
-            Place::Flash(_) if !has_layout => Some(LayoutName::InPlace),
-            Place::Log(..) => Some(LayoutName::Log),
-            Place::Buckets(system, _) => Some(LayoutName::Buckets(*system)),
-            Place::None(_) | Place::Flash(_) => None,
+            Placement::Flash(_) if !has_layout => Some(LayoutName::InPlace),
+            Placement::Log(..) => Some(LayoutName::Log),
+            Placement::Buckets(system, _) => Some(LayoutName::Buckets(*system)),
+            Placement::None(_) | Placement::Flash(_) => None,
         };
         // If necessary, a stage is implied by the word that has no other effect.
         match (&meaning.place, &meaning.devices) {
-            (Place::Log(..) | Place::Buckets(..), Some(_)) => self.name_devices(),
+            (Placement::Log(..) | Placement::Buckets(..), Some(_)) => self.name_devices(),
             (_, Some(_)) => {
                 self.admission.get_or_insert(Admission::None);
             }
             _ => {}
         }
-        if matches!(meaning.place, Place::Log(_, Some(_))) {
+        if matches!(meaning.place, Placement::Log(_, Some(_))) {
             self.gc_victim.get_or_insert(endurance::Settings::default().victim);
         }
         // The policy, and the layout that it implies, always stay.
@@ -391,7 +391,8 @@ impl Job {
             "admission" => job.admission.as_ref().is_some_and(|admission| admission.rule().is_some()),
             _ => false,
         };
-        for key in Key::all().rev() {
+        // Default spare flash goes before the word that implies its SSD as well.
+        for key in Key::find("spare").into_iter().chain(Key::all().rev()) {
             if key.shown(&self).is_some() && !kept(&self, &key) {
                 let mut without = self.clone();
                 key.clear(&mut without);

@@ -43,7 +43,7 @@ pub(crate) use form::words_of;
 pub use inputs::{Input, Rows, run, run_accurate};
 pub use keys::{Key, Stage};
 pub use many::{Comparison, Many, SIZES, compared};
-pub use meaning::{Meaning, Place, Reads};
+pub use meaning::{Meaning, Placement, Reads};
 pub use run::{Runs, run_each};
 pub use words::{Admission, LayoutName, LayoutRow, OnOff, SampleBy, Written, sample_share};
 

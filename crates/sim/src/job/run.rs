@@ -9,7 +9,7 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 use rayon::prelude::*;
 
-use super::{Job, JobError, Meaning, Place};
+use super::{Job, JobError, Meaning, Placement};
 use crate::endurance::Algorithm;
 use crate::experiment::{self, Case, Layout, reference, with_references};
 use crate::results::ResultRow;
@@ -134,7 +134,7 @@ pub fn run_each(
     let mut compared: HashMap<(usize, String), usize> = HashMap::new();
     for &(trace, number) in some {
         let job = &jobs[number];
-        if let Place::Flash(_) = job.meaning()?.place {
+        if let Placement::Flash(_) = job.meaning()?.place {
             // Cases of one size are compared with the same run.
             let size = job.size.as_ref().map(ToString::to_string).unwrap_or_default();
             let at = *compared.entry((trace, size)).or_insert(together.len());
@@ -172,14 +172,14 @@ fn cases<'j>(
             .map_err(|error| JobError::from(error).of(trace.name(), traces.len() > 1))?;
         let size = size.to_string();
         let algorithm = match (&meaning.place, &job.policy) {
-            (Place::Buckets(system, _), _) => Algorithm::from(*system),
+            (Placement::Buckets(system, _), _) => Algorithm::from(*system),
             (_, policy) => policy.clone().expect("a job that was checked has a policy"),
         };
         let admission = job.rule_of(|rule| rule.of(trace));
         cases.push(Case { trace: number, algorithm, admission, size, capacity_blocks });
     }
     match &meaning.place {
-        Place::Flash(_) => Ok(with_references(cases)),
+        Placement::Flash(_) => Ok(with_references(cases)),
         _ => Ok(cases),
     }
 }

@@ -17,16 +17,16 @@ pub fn page() -> String {
          [lifetime.md](lifetime.md) those of arrays. This page is generated from the table of columns in \
          `crates/sim/src/results/`.\n",
     );
-    groups(&mut Page(&mut page));
+    groups(&mut HtmlPage(&mut page));
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
     group(&mut page, "Each epoch of a cache in front of an array", ArrayEpoch::COLUMNS);
     group(&mut page, "A cache that `flashwise advise` ran", AdvisedCache::COLUMNS);
     page
 }
 
-struct Page<'a>(&'a mut String);
+struct HtmlPage<'a>(&'a mut String);
 
-impl Groups for Page<'_> {
+impl Groups for HtmlPage<'_> {
     fn group<R>(&mut self, heading: &'static str, columns: &'static [Column<R>], _: fn(&ResultRow) -> Option<&R>) {
         group(self.0, heading, columns);
     }

@@ -18,4 +18,4 @@ mod task;
 pub use error::SweepError;
 pub use plan::{Plan, PlanError};
 pub use rows::{Rows, rows};
-pub use task::{Found, Shard, Task};
+pub use task::{Shard, Task, TaskResults};

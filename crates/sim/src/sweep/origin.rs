@@ -17,11 +17,11 @@ const KNOWN: &str = ".traces";
 
 /// The files and objects of a trace.
 pub(super) struct Origin {
-    parts: Vec<Part>,
+    parts: Vec<TracePart>,
     cache: Cache,
 }
 
-enum Part {
+enum TracePart {
     Here(PathBuf),
     There(Object),
 }
@@ -47,17 +47,17 @@ impl Origin {
     pub fn of(trace: &Path, cache: Cache) -> Result<Origin, SweepError> {
         let named = match trace.to_str() {
             Some(name) if parts(name).any(|part| is_object(Path::new(part))) => name,
-            _ => return Ok(Origin { parts: vec![Part::Here(trace.to_owned())], cache }),
+            _ => return Ok(Origin { parts: vec![TracePart::Here(trace.to_owned())], cache }),
         };
         let mut found = Vec::new();
         for part in parts(named) {
             if !is_object(Path::new(part)) {
-                found.push(Part::Here(PathBuf::from(part)));
+                found.push(TracePart::Here(PathBuf::from(part)));
                 continue;
             }
             let each = if is_pattern(part) { fitting(part)? } else { vec![PathBuf::from(part)] };
             for object in each {
-                found.push(Part::There(Object::find(&object)?));
+                found.push(TracePart::There(Object::find(&object)?));
             }
         }
         Ok(Origin { parts: found, cache })
@@ -65,7 +65,7 @@ impl Origin {
 
     /// True if it consists of files only.
     pub fn is_here(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Here(_)))
+        self.parts.iter().all(|part| matches!(part, TracePart::Here(_)))
     }
 
     /// Returns the SHA-256 of the trace, if it is known without fetching. Reads files; `progress` counts their bytes.
@@ -73,8 +73,8 @@ impl Origin {
         let mut sums = Vec::new();
         for part in &self.parts {
             let sum = match part {
-                Part::Here(path) => Some(checksum(std::slice::from_ref(path), progress)?),
-                Part::There(object) => {
+                TracePart::Here(path) => Some(checksum(std::slice::from_ref(path), progress)?),
+                TracePart::There(object) => {
                     let identity = identity(&object.address, &object.about);
                     match self.cache.checksum(&identity) {
                         Some(known) => Some(known),
@@ -96,11 +96,11 @@ impl Origin {
         let (mut paths, mut sums, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         for part in &self.parts {
             match part {
-                Part::Here(path) => {
+                TracePart::Here(path) => {
                     sums.push(checksum(std::slice::from_ref(path), progress)?);
                     paths.push(path.clone());
                 }
-                Part::There(Object { objects, address, about, inside }) => {
+                TracePart::There(Object { objects, address, about, inside }) => {
                     let copy = self.cache.copy(objects, address, about, progress)?;
                     let known = format!("{KNOWN}/{}", identity(address, about));
                     if !results.has(&known)? {

@@ -59,7 +59,7 @@ impl Plan {
 
     /// Parses `value`, an object with the keys of a plan; errors name it `path`.
     pub fn of(path: &str, value: &Value) -> Result<Plan, PlanError> {
-        let at = |key: &str| Place { path, key: key.to_owned() };
+        let at = |key: &str| PlanKey { path, key: key.to_owned() };
         let Value::Object(keys) = value else { return Err(at("plan").found(value, "a table")) };
         if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.replace('_', "-").as_str())) {
             let near = did_you_mean(key, &KEYS);
@@ -148,12 +148,12 @@ fn all(name: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// A position in a plan, for errors.
-struct Place<'a> {
+struct PlanKey<'a> {
     path: &'a str,
     key: String,
 }
 
-impl Place<'_> {
+impl PlanKey<'_> {
     fn found(&self, found: &Value, expected: &str) -> PlanError {
         let (path, key, found) = (self.path.to_owned(), self.key.clone(), found.to_string());
         PlanError::Value { path, key, found, expected: expected.to_owned() }
@@ -189,7 +189,7 @@ fn list(value: Option<&Value>) -> &[Value] {
 
 /// Returns the jobs of a `[[run]]`: every combination of its lists.
 fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
-    let place = |key: &str| Place { path, key: format!("run: {key}") };
+    let place = |key: &str| PlanKey { path, key: format!("run: {key}") };
     let Value::Object(words) = run else { return Err(place("table").found(run, "words of jobs")) };
     let mut bases = vec![Many::default()];
     for (word, values) in words {
@@ -217,7 +217,7 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
         }
         if !["policy", "size", "admission", "spare"].contains(&&word[..]) {
             // Errors of jobs name the word themselves.
-            let whole = Place { path, key: "run".to_owned() };
+            let whole = PlanKey { path, key: "run".to_owned() };
             let key = Key::find(&word).map_err(|error| whole.refused(error))?;
             let with = |many: &Many, text: &String| {
                 let mut many = many.clone();
@@ -230,7 +230,7 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
     }
     let mut jobs = Vec::new();
     for many in bases {
-        jobs.extend(many.jobs().map_err(|error| Place { path, key: "run".to_owned() }.refused(error))?);
+        jobs.extend(many.jobs().map_err(|error| PlanKey { path, key: "run".to_owned() }.refused(error))?);
     }
     Ok(jobs)
 }

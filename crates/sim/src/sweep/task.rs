@@ -59,7 +59,7 @@ pub struct Task {
 
 /// The results of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct TaskResults {
     /// The path; `None` for a trace in S3 that was never read, which has no results.
     pub file: Option<PathBuf>,
     /// True if the file exists.
@@ -68,13 +68,13 @@ pub struct Found {
 
 impl Task {
     /// Finds the results. Reads the trace, which may take a while, unless it is in S3; `progress` counts its bytes.
-    pub fn find(&self, progress: &dyn Progress) -> Result<Found, SweepError> {
+    pub fn find(&self, progress: &dyn Progress) -> Result<TaskResults, SweepError> {
         let results = Folder::open(&self.out)?;
         match self.origin()?.known(&results, progress)? {
-            None => Ok(Found { file: None, is_done: false }),
+            None => Ok(TaskResults { file: None, is_done: false }),
             Some(checksum) => {
                 let name = self.name(&checksum);
-                Ok(Found { is_done: results.has(&name)?, file: Some(self.out.join(name)) })
+                Ok(TaskResults { is_done: results.has(&name)?, file: Some(self.out.join(name)) })
             }
         }
     }

@@ -107,7 +107,7 @@ impl BucketSettings {
 
     /// Builds a cache on flash of this many bytes; the rest after the last bucket is unused. If requests come at their
     /// `times`, the cache is the server's, with pages of 4 KiB.
-    fn build(&self, system: System, flash_bytes: u64, times: Option<Times<'_>>) -> Result<Cache, BucketError> {
+    fn build(&self, system: System, flash_bytes: u64, times: Option<Times<'_>>) -> Result<BucketCache, BucketError> {
         let bucket = ByteSize::new(self.bucket_bytes());
         self.build_any(system, flash_bytes, times).map_err(|error| match error {
             BucketError::Config(ConfigError::Buckets { found, least }) => {
@@ -124,7 +124,12 @@ impl BucketSettings {
         })
     }
 
-    fn build_any(&self, system: System, flash_bytes: u64, times: Option<Times<'_>>) -> Result<Cache, BucketError> {
+    fn build_any(
+        &self,
+        system: System,
+        flash_bytes: u64,
+        times: Option<Times<'_>>,
+    ) -> Result<BucketCache, BucketError> {
         let (bucket, page) = (self.bucket_bytes(), u64::from(self.device.page_bytes));
         if bucket < page {
             return Err(BucketError::Bucket { found: ByteSize::new(bucket), page: ByteSize::new(page) });
@@ -148,7 +153,7 @@ impl BucketSettings {
                 large_write_bytes: self.options.large_write_bytes.unwrap_or(config.large_write_bytes),
                 ..config
             };
-            return Ok(Cache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
+            return Ok(BucketCache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
         }
         let clock = Clock::new(&self.device, bucket)?;
         let blocks = (bucket / BLOCK_BYTES as u64) as u32;
@@ -173,10 +178,10 @@ impl BucketSettings {
         let (refresh, volume_blocks) = (self.options.refresh, 1 << 32);
         let config = Config { halving, large_write_bytes, refresh, ram_blocks, volume_blocks, ..config };
         Ok(match times {
-            None => Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)),
+            None => BucketCache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)),
             Some((model, arrivals)) => {
                 let in_time = InTime::of_buckets(Wlfc::new(config)?, model, arrivals);
-                Cache::InTime(Box::new(in_time), clock.unit_blocks())
+                BucketCache::InTime(Box::new(in_time), clock.unit_blocks())
             }
         })
     }
@@ -223,18 +228,18 @@ pub(super) fn accesses_of(wlfc: &Wlfc) -> u64 {
 pub type Times<'a> = (&'a ArrayModel, Arrivals);
 
 /// A cache of any system.
-enum Cache {
+enum BucketCache {
     Managed(Box<Managed>),
     /// The server's engine of WLFC, and the erase blocks of a bucket.
     InTime(Box<InTime<engine::Buckets>>, u32),
     BLike(Box<BLike>),
 }
 
-impl Cache {
+impl BucketCache {
     /// Lets time pass until a request comes.
     #[inline]
     fn await_arrival(&mut self, request: &CacheRequest) {
-        if let Cache::InTime(run, _) = self {
+        if let BucketCache::InTime(run, _) = self {
             run.await_arrival(request.time_us);
         }
     }
@@ -242,17 +247,17 @@ impl Cache {
     #[inline]
     fn request(&mut self, request: &CacheRequest, counted: bool) {
         match self {
-            Cache::Managed(managed) => managed.request(request),
-            Cache::InTime(run, _) => run.request(request, counted),
-            Cache::BLike(b_like) => b_like.request(request),
+            BucketCache::Managed(managed) => managed.request(request),
+            BucketCache::InTime(run, _) => run.request(request, counted),
+            BucketCache::BLike(b_like) => b_like.request(request),
         }
     }
 
     fn counts(&self) -> Counts {
         match self {
-            Cache::Managed(managed) => managed.counts(),
-            Cache::InTime(run, unit_blocks) => Buckets::of_wlfc(run.cache(), Latencies::default(), *unit_blocks),
-            Cache::BLike(b_like) => b_like.counts(),
+            BucketCache::Managed(managed) => managed.counts(),
+            BucketCache::InTime(run, unit_blocks) => Buckets::of_wlfc(run.cache(), Latencies::default(), *unit_blocks),
+            BucketCache::BLike(b_like) => b_like.counts(),
         }
     }
 
@@ -260,9 +265,9 @@ impl Cache {
     #[inline]
     fn accesses(&self) -> u64 {
         match self {
-            Cache::Managed(managed) => managed.accesses(),
-            Cache::InTime(run, _) => accesses_of(run.cache()),
-            Cache::BLike(b_like) => b_like.accesses(),
+            BucketCache::Managed(managed) => managed.accesses(),
+            BucketCache::InTime(run, _) => accesses_of(run.cache()),
+            BucketCache::BLike(b_like) => b_like.accesses(),
         }
     }
 
@@ -270,18 +275,18 @@ impl Cache {
     #[inline]
     fn now_us(&self) -> Option<u64> {
         match self {
-            Cache::Managed(managed) => Some(managed.now_us()),
-            Cache::InTime(..) => None,
-            Cache::BLike(b_like) => Some(b_like.now_us()),
+            BucketCache::Managed(managed) => Some(managed.now_us()),
+            BucketCache::InTime(..) => None,
+            BucketCache::BLike(b_like) => Some(b_like.now_us()),
         }
     }
 
     /// Number of blocks that fit.
     fn capacity_blocks(&self) -> u64 {
         match self {
-            Cache::Managed(managed) => managed.wlfc().config().capacity_blocks(),
-            Cache::InTime(run, _) => run.cache().config().capacity_blocks(),
-            Cache::BLike(b_like) => b_like.capacity_blocks(),
+            BucketCache::Managed(managed) => managed.wlfc().config().capacity_blocks(),
+            BucketCache::InTime(run, _) => run.cache().config().capacity_blocks(),
+            BucketCache::BLike(b_like) => b_like.capacity_blocks(),
         }
     }
 }
@@ -404,11 +409,11 @@ pub fn run_buckets<E: From<BucketError>>(
         let counted = stretches.at(cache.accesses(), now_us, || cache.counts(), || None);
         cache.request(request, counted);
     })?;
-    if let Cache::InTime(run, _) = &mut cache {
+    if let BucketCache::InTime(run, _) = &mut cache {
         run.await_answers();
     }
     let (now_us, counts, capacity_blocks) =
         (cache.now_us().unwrap_or(time_us), cache.counts(), cache.capacity_blocks());
-    let waits = if let Cache::InTime(run, _) = &mut cache { Some(run.finish()) } else { None };
+    let waits = if let BucketCache::InTime(run, _) = &mut cache { Some(run.finish()) } else { None };
     Ok((stretches.end(now_us, counts, waits, None), capacity_blocks))
 }

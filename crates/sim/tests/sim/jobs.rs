@@ -1,7 +1,7 @@
 //! Jobs: parsing inverts formatting in both forms, meanings survive it, and bad jobs are refused by name.
 
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::job::{Admission, Job, Many, Place};
+use flashwise_sim::job::{Admission, Job, Many, Placement};
 use flashwise_sim::size::Size;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -118,19 +118,19 @@ proptest! {
         let (meaning, text) = (job.meaning().unwrap(), job.to_string());
         let mut defaults = vec![("warmup", "0")];
         match &meaning.place {
-            Place::None(_) => defaults.extend([("ram", "0"), ("layout", "none")]),
-            Place::Flash(_) if !is_said(&words, "device") => {
+            Placement::None(_) => defaults.extend([("ram", "0"), ("layout", "none")]),
+            Placement::Flash(_) if !is_said(&words, "device") => {
                 defaults.extend([("ram", "5%"), ("spare", "7%"), ("erase-unit", "2MiB"), ("trim", "off"), ("gc-victim", "greedy")]);
             }
-            Place::Flash(_) => defaults.extend([("ram", "5%"), ("gc-reserve", "1"), ("wfue-alpha", "50%")]),
-            Place::Log(_, ssd) => {
+            Placement::Flash(_) => defaults.extend([("ram", "5%"), ("gc-reserve", "1"), ("wfue-alpha", "50%")]),
+            Placement::Log(_, ssd) => {
                 defaults.extend([("ram", "0"), ("over-provision", "10%"), ("write-mode", "write-back"), ("dirty-age", "15min")]);
                 defaults.extend(ssd.is_some().then_some(("gc-victim", "greedy")));
             }
-            Place::Buckets(..) => defaults.push(("refresh", "read")),
+            Placement::Buckets(..) => defaults.push(("refresh", "read")),
         }
         if meaning.devices.is_some() {
-            let storage = if matches!(meaning.place, Place::Buckets(..)) { "hdd" } else { "mlc" };
+            let storage = if matches!(meaning.place, Placement::Buckets(..)) { "hdd" } else { "mlc" };
             defaults.extend([("cache-device", "slc"), ("storage-device", storage)]);
             defaults.extend([("arrivals", "none"), ("admission", "none")]);
         }
@@ -165,10 +165,10 @@ fn every_word_is_used_by_a_job() {
             assert!(!jobs.is_empty(), "{name}={value}: {:?}", read(&[("policy", "lru"), (name, value)]));
             for job in jobs {
                 places[match job.meaning().unwrap().place {
-                    Place::None(_) => 0,
-                    Place::Flash(_) => 1,
-                    Place::Log(..) => 2,
-                    Place::Buckets(..) => 3,
+                    Placement::None(_) => 0,
+                    Placement::Flash(_) => 1,
+                    Placement::Log(..) => 2,
+                    Placement::Buckets(..) => 3,
                 }] += 1;
             }
         }

@@ -5,13 +5,13 @@ use crate::time::{self, JoinHandle, Mutex};
 
 /// Passes completions from several threads to one function.
 pub(super) struct Completions {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingTransfer>,
     /// Locked only by the thread that set `delivering`.
     completed: Mutex<Completed>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingTransfer {
     completions: Vec<Completion>,
     /// True while a thread calls the function. That thread also delivers the completions that arrive meanwhile.
     delivering: bool,

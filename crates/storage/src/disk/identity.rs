@@ -76,9 +76,9 @@ pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, Identi
     if !disk.is_device() {
         let no_attributes = "its file system keeps no extended attributes, or it cannot be given one";
         return match file_identity(disk.file(), disk.path(), disk.is_read_only())? {
-            Found::Identity(identity) => Ok(identity),
-            Found::Never => Err(IdentityError::Never { path: disk.path().display().to_string() }),
-            Found::NoAttributes => Err(unknown(no_attributes)),
+            FileIdentity::Identity(identity) => Ok(identity),
+            FileIdentity::Never => Err(IdentityError::Never { path: disk.path().display().to_string() }),
+            FileIdentity::NoAttributes => Err(unknown(no_attributes)),
         };
     }
     let metadata = disk.file().metadata()?;
@@ -88,7 +88,7 @@ pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, Identi
 }
 
 /// The identity of a file.
-enum Found {
+enum FileIdentity {
     Identity(Identity),
     /// The file has no identity, and is open read-only.
     Never,
@@ -96,18 +96,18 @@ enum Found {
 }
 
 /// Returns the identity of a file. Sets one if there is none, unless the file is open read-only.
-fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Found> {
+fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<FileIdentity> {
     let failed = |error: Errno| {
         io::Error::new(error.kind(), format!("{}: extended attribute {ATTRIBUTE}: {error}", path.display()))
     };
     let mut value = [0; 64];
     loop {
         match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value) {
-            Ok(length) => return parse(path, &value[..length]).map(Found::Identity),
-            Err(Errno::RANGE) => return parse(path, b"more than 64 bytes").map(Found::Identity),
+            Ok(length) => return parse(path, &value[..length]).map(FileIdentity::Identity),
+            Err(Errno::RANGE) => return parse(path, b"more than 64 bytes").map(FileIdentity::Identity),
             Err(Errno::NODATA) if !read_only => {}
-            Err(Errno::NODATA) => return Ok(Found::Never),
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(Found::NoAttributes),
+            Err(Errno::NODATA) => return Ok(FileIdentity::Never),
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(FileIdentity::NoAttributes),
             Err(error) => return Err(failed(error)),
         }
         let uuid = Uuid::new_v4().to_string();
@@ -115,7 +115,7 @@ fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Found>
             // It must survive any crash that the cache's header survives.
             Ok(()) => file.sync_all()?,
             Err(Errno::EXIST) => {}
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(Found::NoAttributes),
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(FileIdentity::NoAttributes),
             Err(error) => return Err(failed(error)),
         }
     }
@@ -178,7 +178,7 @@ fn describe(sysfs: &Path) -> Option<String> {
     if let Some(path) = attribute("loop/backing_file") {
         let offset = attribute("loop/offset").unwrap_or_else(|| "0".to_owned());
         let file = File::open(&path).ok()?;
-        let Found::Identity(behind) = file_identity(&file, Path::new(&path), false).ok()? else { return None };
+        let FileIdentity::Identity(behind) = file_identity(&file, Path::new(&path), false).ok()? else { return None };
         return Some(format!("loop device at {offset} of {}", behind.description));
     }
     attribute("backend").map(|backend| format!("network block device {backend}"))
@@ -199,8 +199,8 @@ mod tests {
         let behind = tempfile::NamedTempFile::with_prefix("a b").unwrap();
         let path = behind.path().to_str().unwrap();
         let uuid = match file_identity(behind.as_file(), behind.path(), false).unwrap() {
-            Found::Identity(identity) => identity.description,
-            Found::Never | Found::NoAttributes => panic!("a temporary file has attributes"),
+            FileIdentity::Identity(identity) => identity.description,
+            FileIdentity::Never | FileIdentity::NoAttributes => panic!("a temporary file has attributes"),
         };
         assert_eq!(
             described(&[("loop/backing_file", path), ("loop/offset", "512")]).unwrap(),

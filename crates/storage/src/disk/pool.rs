@@ -29,12 +29,12 @@ pub struct Pool {
 struct Lane {
     disk: Arc<dyn Disk>,
     completions: Arc<Completions>,
-    queue: Mutex<Queue>,
+    queue: Mutex<TransferQueue>,
     ready: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct TransferQueue {
     transfers: VecDeque<Transfer>,
     workers: Vec<JoinHandle>,
     /// Workers that wait for `ready`.
@@ -112,18 +112,18 @@ impl Lane {
         transfer.operation == Operation::Write && self.disk.buffers_writes()
     }
 
-    fn may_begin(&self, transfer: &Transfer, queue: &Queue) -> bool {
+    fn may_begin(&self, transfer: &Transfer, queue: &TransferQueue) -> bool {
         !(queue.writing && self.is_buffered(transfer))
     }
 
     /// True if a transfer in the queue, from this position on, may begin.
-    fn has_any(&self, queue: &Queue, from: usize) -> bool {
+    fn has_any(&self, queue: &TransferQueue, from: usize) -> bool {
         queue.transfers.range(from..).any(|one| self.may_begin(one, queue))
     }
 
     /// Takes the next transfer that may begin, if there is one. Takes several writes to the page cache, and returns
     /// true for these.
-    fn take(&self, queue: &mut Queue, taken: &mut Vec<Transfer>) -> Option<bool> {
+    fn take(&self, queue: &mut TransferQueue, taken: &mut Vec<Transfer>) -> Option<bool> {
         let first = queue.transfers.iter().position(|one| self.may_begin(one, queue))?;
         let is_buffered = self.is_buffered(&queue.transfers[first]);
         let mut bytes = 0;

@@ -44,15 +44,15 @@ const WAKE_UP: u64 = u64::MAX;
 
 /// Performs transfers with io_uring.
 pub struct Ring {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     thread: Option<JoinHandle>,
 }
 
-struct Shared {
+struct SharedRing {
     disks: Vec<Arc<dyn Disk>>,
     completions: Arc<Completions>,
     pool: Pool,
-    queue: Mutex<Queue>,
+    queue: Mutex<RingQueue>,
     /// True if the ring's thread must be woken before it looks at the queue. Set with the queue locked and empty.
     asleep: AtomicBool,
     /// The eventfd(2) that wakes the ring's thread.
@@ -66,7 +66,7 @@ struct Queued {
 }
 
 #[derive(Default)]
-struct Queue {
+struct RingQueue {
     transfers: VecDeque<Queued>,
     stopping: bool,
 }
@@ -101,7 +101,7 @@ impl Ring {
         let pool = Pool::with_completions(disks.clone(), Arc::clone(&completions))?;
         let wake_up = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
         let (queue, asleep) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { disks, completions, pool, queue, asleep, wake_up });
+        let shared = Arc::new(SharedRing { disks, completions, pool, queue, asleep, wake_up });
         let (built, answer) = channel();
         let thread = spawn("disk ring", {
             let shared = Arc::clone(&shared);
@@ -149,7 +149,7 @@ impl Drop for Ring {
     }
 }
 
-impl Shared {
+impl SharedRing {
     /// Wakes the ring's thread after a change of the queue.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
@@ -203,7 +203,7 @@ impl Shared {
 
 /// The state of the ring's thread.
 struct Reaper {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     ring: IoUring,
     in_flight: Slab<Queued>,
     /// The buffer that the kernel reads the wake-up's number into.
@@ -212,7 +212,7 @@ struct Reaper {
 }
 
 /// Performs transfers until the ring stops and the queue is empty.
-fn run(shared: Arc<Shared>, built: &Sender<io::Result<()>>) {
+fn run(shared: Arc<SharedRing>, built: &Sender<io::Result<()>>) {
     // The kernel lets only the creating thread use such a ring.
     let ring = match build() {
         Ok(ring) => ring,

@@ -117,20 +117,20 @@ impl Disk for SlowDisk {
 /// [`SlowDisk`], no thread waits for each of them.
 pub struct SlowTransfers {
     disks: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SlowDisks>,
     /// Dropped before the timer is joined.
     transfers: Option<Arc<dyn Transfers>>,
     timer: Option<JoinHandle>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SlowDisks {
+    state: Mutex<SlowState>,
     /// Notified when the earliest of `held_back` changes, or at the end.
     changed: Condvar,
     completions: Completions,
 }
 
-struct State {
+struct SlowState {
     /// By index of the disk.
     spindles: Vec<Option<Spindles>>,
     under_way: Slab<UnderWay>,
@@ -153,14 +153,14 @@ impl SlowTransfers {
         make: impl FnOnce(Completed) -> io::Result<Arc<dyn Transfers>>,
         completed: Completed,
     ) -> io::Result<Self> {
-        let state = State {
+        let state = SlowState {
             spindles: slowness.iter().map(|slowness| slowness.map(Spindles::new)).collect(),
             under_way: Slab::new(),
             held_back: BinaryHeap::new(),
             stopping: false,
         };
         let completions = Completions::new(completed);
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), completions });
+        let shared = Arc::new(SlowDisks { state: Mutex::new(state), changed: Condvar::new(), completions });
         let transfers = make({
             let shared = Arc::clone(&shared);
             Box::new(move |batch| shared.hold_back(batch))
@@ -204,7 +204,7 @@ impl Drop for SlowTransfers {
     }
 }
 
-impl Shared {
+impl SlowDisks {
     /// Delivers the completions that are due, and leaves the others to the timer.
     fn hold_back(&self, batch: &mut Vec<Completion>) {
         let now = time::now();

@@ -19,13 +19,13 @@ pub struct Claimable {
     export: Arc<dyn Export>,
     claims: RwLock<Vec<Range>>,
     /// Locked only while the claims are locked, so that no end of a claim is missed.
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingClaim>,
     withdrawn: RwLock<bool>,
 }
 
 /// Requests and clients that wait for a claim to end.
 #[derive(Default)]
-struct Waiting {
+struct WaitingClaim {
     writes: Vec<(Request, Done)>,
     claimants: Vec<Waker>,
 }
@@ -80,7 +80,7 @@ impl Claimable {
         let mut claims = self.claims.write();
         let at = claims.iter().position(|claimed| *claimed == range).expect("a claim that lasts is on the list");
         claims.swap_remove(at);
-        let Waiting { writes, claimants } = std::mem::take(&mut *self.waiting.lock());
+        let WaitingClaim { writes, claimants } = std::mem::take(&mut *self.waiting.lock());
         drop(claims);
         // Requests that another claim blocks are queued again.
         writes.into_iter().for_each(|(request, done)| self.submit(request, done));

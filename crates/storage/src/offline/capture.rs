@@ -251,7 +251,7 @@ impl Drop for Capture {
 /// A line of `trace_pipe`.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
-    Event(Event<'a>),
+    Event(CapturedEvent<'a>),
     /// Number of lost events.
     Lost(u64),
     Other,
@@ -259,7 +259,7 @@ enum Line<'a> {
 
 /// A request as reported by the kernel.
 #[derive(Debug, PartialEq, Eq)]
-struct Event<'a> {
+struct CapturedEvent<'a> {
     time_us: u64,
     /// The letters of the operation.
     does: &'a str,
@@ -273,12 +273,12 @@ impl Line<'_> {
         if let Some((_, lost)) = line.split_once("[LOST ") {
             return lost.split(' ').next().and_then(|count| count.parse().ok()).map_or(Line::Other, Line::Lost);
         }
-        Event::read(line).map_or(Line::Other, Line::Event)
+        CapturedEvent::read(line).map_or(Line::Other, Line::Event)
     }
 }
 
-impl Event<'_> {
-    fn read(line: &str) -> Option<Event<'_>> {
+impl CapturedEvent<'_> {
+    fn read(line: &str) -> Option<CapturedEvent<'_>> {
         // The name of a program is too short to contain this separator.
         let (before, after) = line.split_once(&format!(": {EVENT}: "))?;
         let (seconds, micros) = before.rsplit(' ').next()?.split_once('.')?;
@@ -287,7 +287,7 @@ impl Event<'_> {
         let does = words.next()?;
         let sector = words.next()?.parse().ok()?;
         let sectors = words.nth(1)?.parse().ok()?;
-        Some(Event { time_us, does, sector, sectors })
+        Some(CapturedEvent { time_us, does, sector, sectors })
     }
 
     /// Converts the event to requests to a volume: an optional flush, then the operation.

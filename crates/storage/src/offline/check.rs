@@ -71,7 +71,7 @@ pub struct CacheDescription {
 
 /// Counts of blocks and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct RecordCounts {
     /// Erase units of the log, or buckets, with valid contents.
     pub log_units: u64,
     /// Erase units or buckets that this cache never wrote, or with outdated contents.
@@ -110,7 +110,7 @@ pub struct Report {
     /// True if a start would open the cache. Blocks are counted only in this case.
     pub opens: bool,
     /// The counts.
-    pub counts: Counts,
+    pub counts: RecordCounts,
     /// The findings.
     pub findings: Vec<Finding>,
 }

@@ -64,7 +64,7 @@ pub struct PoolDisk {
 pub type IsFree = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
 /// The place of a piece of a byte range.
-enum Place {
+enum PieceDisk {
     On(Arc<dyn Disk>, u64),
     Missing,
     Nowhere,
@@ -156,7 +156,7 @@ impl PoolDisk {
         &self,
         offset: u64,
         length: u64,
-        mut work: impl FnMut(Place, u64, u64) -> io::Result<()>,
+        mut work: impl FnMut(PieceDisk, u64, u64) -> io::Result<()>,
     ) -> io::Result<()> {
         let ranges = self.ranges();
         let mut at = offset;
@@ -164,11 +164,11 @@ impl PoolDisk {
         while at < end {
             let range = ranges.iter().find(|range| at < range.end());
             let (place, until) = match range {
-                None => (Place::Nowhere, end),
-                Some(range) if at < range.data() => (Place::Nowhere, range.data()),
+                None => (PieceDisk::Nowhere, end),
+                Some(range) if at < range.data() => (PieceDisk::Nowhere, range.data()),
                 Some(range) => match &range.disk {
-                    Some(disk) => (Place::On(disk.clone(), at - range.start()), range.end()),
-                    None => (Place::Missing, range.end()),
+                    Some(disk) => (PieceDisk::On(disk.clone(), at - range.start()), range.end()),
+                    None => (PieceDisk::Missing, range.end()),
                 },
             };
             let until = until.min(end);
@@ -208,9 +208,9 @@ impl Disk for PoolDisk {
         self.pieces(offset, buffer.len() as u64, |place, at, length| {
             let piece = &mut buffer[(at - offset) as usize..][..length as usize];
             match place {
-                Place::On(disk, there) => disk.read_at(piece, there),
-                Place::Missing => Err(self.missing(at)),
-                Place::Nowhere => {
+                PieceDisk::On(disk, there) => disk.read_at(piece, there),
+                PieceDisk::Missing => Err(self.missing(at)),
+                PieceDisk::Nowhere => {
                     piece.fill(0);
                     Ok(())
                 }
@@ -223,9 +223,9 @@ impl Disk for PoolDisk {
         self.pieces(offset, buffer.len() as u64, |place, at, length| {
             let piece = &buffer[(at - offset) as usize..][..length as usize];
             match place {
-                Place::On(disk, there) => disk.write_at(piece, there),
-                Place::Missing => self.forget(at, length),
-                Place::Nowhere => Ok(()),
+                PieceDisk::On(disk, there) => disk.write_at(piece, there),
+                PieceDisk::Missing => self.forget(at, length),
+                PieceDisk::Nowhere => Ok(()),
             }
         })
     }
@@ -296,16 +296,16 @@ impl Disk for PoolDisk {
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
         self.will_be_written(offset, length);
         self.pieces(offset, length, |place, at, length| match place {
-            Place::On(disk, there) => disk.zero(there, length, may_punch_holes),
-            Place::Missing => self.forget(at, length),
-            Place::Nowhere => Ok(()),
+            PieceDisk::On(disk, there) => disk.zero(there, length, may_punch_holes),
+            PieceDisk::Missing => self.forget(at, length),
+            PieceDisk::Nowhere => Ok(()),
         })
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.pieces(offset, length, |place, _, length| match place {
-            Place::On(disk, there) => disk.discard(there, length),
-            Place::Missing | Place::Nowhere => Ok(()),
+            PieceDisk::On(disk, there) => disk.discard(there, length),
+            PieceDisk::Missing | PieceDisk::Nowhere => Ok(()),
         })
     }
 
@@ -314,11 +314,11 @@ impl Disk for PoolDisk {
         self.pieces(offset, length, |place, _, length| {
             if extents.len() < extents_max {
                 match place {
-                    Place::On(disk, there) => {
+                    PieceDisk::On(disk, there) => {
                         extents.extend(disk.extents(there, length, extents_max - extents.len())?)
                     }
-                    Place::Missing => extents.push(Extent { length, hole: false, zero: false }),
-                    Place::Nowhere => extents.push(Extent { length, hole: true, zero: true }),
+                    PieceDisk::Missing => extents.push(Extent { length, hole: false, zero: false }),
+                    PieceDisk::Nowhere => extents.push(Extent { length, hole: true, zero: true }),
                 }
             }
             Ok(())

@@ -15,7 +15,7 @@ use super::map::{Entry, Logical};
 use super::metadata::REVIVE_INTERVAL;
 use super::owners::chunk_of;
 use super::record::Change;
-use super::{CHUNK_BYTES, PoolError, Shared, State};
+use super::{CHUNK_BYTES, PoolError, Shared, Tables};
 use crate::export::{Done, Error, Export, Operation, Request};
 use crate::time::{self, JoinHandle, Receiver, channel};
 use crate::vital;
@@ -85,7 +85,7 @@ fn from_pool(error: &PoolError) -> Error {
 }
 
 /// Marks the places of changes as durable or pending.
-fn settle(state: &State, changes: &[Change], durable: bool) {
+fn settle(state: &Tables, changes: &[Change], durable: bool) {
     for change in changes {
         let Change::Mapped(id, run) = change else { continue };
         let Some(logical) = state.metadata.map.logicals.get(id) else { continue };
@@ -107,7 +107,7 @@ fn settle(state: &State, changes: &[Change], durable: bool) {
 }
 
 /// Returns the held entries of changes, with their current values.
-fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> {
+fn held(state: &Tables, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> {
     let mut found = Vec::new();
     for change in changes {
         let Change::Mapped(id, run) = change else { continue };

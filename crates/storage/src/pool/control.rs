@@ -19,7 +19,7 @@ use super::metadata::{check_name, check_size};
 use super::plan::pinned;
 use super::prepare::prepare;
 use super::record::{Change, Member, Shape};
-use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared, State};
+use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared, Tables};
 use crate::disk::file::{FileDisk, Options};
 use crate::export::{Export, Operation};
 use crate::status::VolumeState;
@@ -430,7 +430,7 @@ impl Shared {
 // Chunks that were never written still read as zeroes.
 impl Pool {
     /// Returns the missing disk, or refuses to give it up. `word` must repeat its path from the status, if it is there.
-    pub(super) fn check_giving_up(&self, state: &State, id: u32, word: Option<&str>) -> Result<Member, PoolError> {
+    pub(super) fn check_giving_up(&self, state: &Tables, id: u32, word: Option<&str>) -> Result<Member, PoolError> {
         let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
             return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
         };

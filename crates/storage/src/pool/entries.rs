@@ -98,29 +98,29 @@ const PAGE_ENTRIES: usize = 1024;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
-    counts: Counts,
+    counts: ChunkCounts,
     /// Bitmap of the pages that may have entries with a place or a loss.
     touched: Vec<u64>,
 }
 
 /// Counts of the chunks of a logical disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ChunkCounts {
     /// Chunks that have a place.
     pub placed: usize,
     /// Chunks that are lost.
     pub lost: usize,
 }
 
-impl Counts {
-    fn add(self, entry: Entry) -> Counts {
+impl ChunkCounts {
+    fn add(self, entry: Entry) -> ChunkCounts {
         let (placed, lost) = (usize::from(entry.chunk().is_some()), usize::from(entry.is_lost()));
-        Counts { placed: self.placed + placed, lost: self.lost + lost }
+        ChunkCounts { placed: self.placed + placed, lost: self.lost + lost }
     }
 
-    fn without(self, entry: Entry) -> Counts {
-        let of_it = Counts::default().add(entry);
-        Counts { placed: self.placed - of_it.placed, lost: self.lost - of_it.lost }
+    fn without(self, entry: Entry) -> ChunkCounts {
+        let of_it = ChunkCounts::default().add(entry);
+        ChunkCounts { placed: self.placed - of_it.placed, lost: self.lost - of_it.lost }
     }
 }
 
@@ -134,7 +134,7 @@ impl Deref for Entries {
 
 impl Entries {
     /// The current counts.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ChunkCounts {
         self.counts
     }
 
@@ -171,7 +171,7 @@ impl Entries {
     pub fn resize(&mut self, chunks: usize) -> Result<(), NoMemory> {
         if chunks <= self.all.len() {
             let gone = self.there().skip_while(|(at, _)| (*at as usize) < chunks).map(|(_, entry)| entry);
-            self.counts = gone.fold(self.counts, Counts::without);
+            self.counts = gone.fold(self.counts, ChunkCounts::without);
             self.all.truncate(chunks);
             self.touched.truncate(words(chunks));
             let last = chunks.div_ceil(PAGE_ENTRIES);
@@ -195,7 +195,7 @@ impl Entries {
 
     /// True if the counts match the entries.
     pub fn is_counted(&self) -> bool {
-        self.counts == self.there().map(|(_, entry)| entry).fold(Counts::default(), Counts::add)
+        self.counts == self.there().map(|(_, entry)| entry).fold(ChunkCounts::default(), ChunkCounts::add)
     }
 
     /// Returns `chunks` entries with a copy of the existing ones. Pages without a place take no memory.
@@ -247,14 +247,14 @@ mod tests {
         assert_eq!(entries.set(0, Entry::at(7, true)), Entry::default());
         entries.set(1, Entry::at(8, false));
         entries.set(2, Entry::LOST);
-        assert_eq!((entries.counts(), entries.is_counted()), (Counts { placed: 2, lost: 1 }, true));
+        assert_eq!((entries.counts(), entries.is_counted()), (ChunkCounts { placed: 2, lost: 1 }, true));
         entries.set(0, Entry::at(9, true));
         entries.set(1, Entry::default());
         entries.set(2, Entry::LOST.replaced_by(3));
-        assert_eq!((entries.counts(), entries.is_counted()), (Counts { placed: 2, lost: 0 }, true));
+        assert_eq!((entries.counts(), entries.is_counted()), (ChunkCounts { placed: 2, lost: 0 }, true));
         assert!(entries.there().eq([(0, Entry::at(9, true)), (2, Entry::LOST.replaced_by(3))]));
         entries.resize(1).unwrap();
-        assert_eq!((entries.counts(), entries.len()), (Counts { placed: 1, lost: 0 }, 1));
+        assert_eq!((entries.counts(), entries.len()), (ChunkCounts { placed: 1, lost: 0 }, 1));
         // Removed entries do not come back.
         for (chunks, at) in [(70_000, 66_000), (70_000, 65_536), (2000, 1024), (2000, 1999)] {
             entries.resize(chunks).unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::map::Entry;
 use super::record::{Change, Member};
-use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, State};
+use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, Tables};
 use crate::export::{Error, Operation};
 use crate::time;
 use crate::vital;
@@ -51,7 +51,7 @@ struct Moving {
 }
 
 /// Chunks that were copied: the new places, the changes that record them, and the result of that commit.
-struct Begun {
+struct BegunMove {
     places: Vec<u32>,
     changes: Vec<Change>,
     committed: Result<(), PoolError>,
@@ -84,7 +84,7 @@ impl Pool {
     }
 
     /// Returns a disk that is being evacuated, or refuses.
-    pub(super) fn check_keeping(&self, state: &State, id: u32) -> Result<Member, PoolError> {
+    pub(super) fn check_keeping(&self, state: &Tables, id: u32) -> Result<Member, PoolError> {
         match state.metadata.map.disks.get(&id) {
             None => Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id }),
             Some(member) if member.leaving => Ok(member.clone()),
@@ -92,7 +92,7 @@ impl Pool {
         }
     }
 
-    fn set_leaving(&self, state: &mut State, id: u32, member: &Member, leaving: bool) -> Result<(), PoolError> {
+    fn set_leaving(&self, state: &mut Tables, id: u32, member: &Member, leaving: bool) -> Result<(), PoolError> {
         let change = Change::Disk(id, Member { leaving, ..member.clone() });
         state.metadata.map.replay(&change).expect("it is there");
         let written = state.metadata.commit(&[change]);
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// Returns the disk and the bytes in use on it, or refuses if it cannot be evacuated.
-    pub(super) fn check_removal(&self, state: &State, id: u32) -> Result<(Member, u64), PoolError> {
+    pub(super) fn check_removal(&self, state: &Tables, id: u32) -> Result<(Member, u64), PoolError> {
         let map = &state.metadata.map;
         let Some(member) = map.disks.get(&id).cloned() else {
             return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
@@ -149,7 +149,7 @@ impl Pool {
     }
 
     /// Starts a thread that evacuates a disk, unless one is running.
-    fn evacuate(&self, state: &mut State, id: u32) {
+    fn evacuate(&self, state: &mut Tables, id: u32) {
         if !state.evacuated.insert(id) {
             return;
         }
@@ -177,7 +177,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl Tables {
     /// True if another disk is present and is not being evacuated.
     fn has_disk_that_stays(&self, but: u32) -> bool {
         let missing = self.metadata.missing();
@@ -323,7 +323,7 @@ impl Shared {
     }
 
     /// Copies chunks to new places and records the moves.
-    fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<Begun, PoolError> {
+    fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<BegunMove, PoolError> {
         let places = self.places_for(moving)?;
         let written = self.durably(|| {
             read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
@@ -349,12 +349,12 @@ impl Shared {
         }
         // This comes after all earlier changes of these chunks. The commit puts the new places into the entries.
         let committed = self.commit_now();
-        Ok(Begun { places, changes, committed })
+        Ok(BegunMove { places, changes, committed })
     }
 
     /// Releases the old places of chunks that moved, and the new places of the others.
-    fn end_move(&self, moving: &[&Moving], begun: Begun) -> Result<Vec<usize>, PoolError> {
-        let Begun { places, changes, committed } = begun;
+    fn end_move(&self, moving: &[&Moving], begun: BegunMove) -> Result<Vec<usize>, PoolError> {
+        let BegunMove { places, changes, committed } = begun;
         let mut state = self.state();
         while committed.is_err() && state.committing {
             drop(state);

@@ -31,7 +31,7 @@ pub struct Position {
 
 /// A map that was read from a disk.
 #[derive(Debug)]
-pub struct Found {
+pub struct ReadMap {
     /// Its end.
     pub position: Position,
     /// The start of the pool that wrote it.
@@ -64,19 +64,19 @@ fn pages(label: &Label, start: Uuid, generation: u64, number: u32, changes: &[Ch
 }
 
 /// The header of a valid page: complete, of this pool, and at its position.
-struct Header<'a> {
+struct PageHeader<'a> {
     start: Uuid,
     generation: u64,
     is_last: bool,
     payload: &'a [u8],
 }
 
-fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> {
+fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<PageHeader<'a>> {
     let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
     let length = usize::from(u16::from_le_bytes([page[52], page[53]]));
     let is_whole = page[0..4] == MAGIC && word(4) == crc32c(&page[8..]);
     let is_here = page[8..24] == *label.pool.as_bytes() && word(48) == number;
-    (is_whole && is_here && length <= PAYLOAD_BYTES).then(|| Header {
+    (is_whole && is_here && length <= PAYLOAD_BYTES).then(|| PageHeader {
         start: Uuid::from_slice(&page[24..40]).expect("sixteen bytes"),
         generation: u64::from_le_bytes(page[40..48].try_into().expect("eight bytes")),
         is_last: page[54] == 1,
@@ -88,7 +88,7 @@ fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> 
 #[derive(Default)]
 struct Area {
     /// A complete snapshot and the changes after it.
-    found: Option<Found>,
+    found: Option<ReadMap>,
     /// The number of the snapshot that the first page belongs to.
     generation: Option<u64>,
     /// The error that ended the read before the end of the map was found.
@@ -137,7 +137,7 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
             pending.clear();
             let position = Position { generation: header.generation, pages: number };
             match &mut read.found {
-                None => read.found = Some(Found { position, start: header.start, changes }),
+                None => read.found = Some(ReadMap { position, start: header.start, changes }),
                 Some(found) => {
                     found.position = position;
                     found.changes.append(&mut changes);
@@ -153,7 +153,7 @@ fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> Area {
 ///
 /// # Errors
 /// A page of the newer area, or of one that may be newer, cannot be read.
-pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
+pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<ReadMap>> {
     let areas = [0, 1].map(|area| read_area(disk, label, area));
     let whole =
         |area: &Area| area.found.as_ref().filter(|_| area.unread.is_none()).map(|found| found.position.generation);

@@ -32,12 +32,12 @@ pub struct LogicalDisk {
     waiting_count: AtomicUsize,
     guests: Mutex<Vec<Weak<Guest>>>,
     told: Arc<Told>,
-    pub(super) figures: Figures,
+    pub(super) figures: DiskCounters,
 }
 
 /// Counters of a logical disk since the pool was opened.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct DiskCounters {
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
     pub writes: AtomicU64,
@@ -66,7 +66,7 @@ impl LogicalDisk {
             waiting: Mutex::default(),
             waiting_count: AtomicUsize::new(0),
             guests: Mutex::default(),
-            figures: Figures::default(),
+            figures: DiskCounters::default(),
         }
     }
 

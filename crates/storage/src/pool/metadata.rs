@@ -14,7 +14,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use uuid::Uuid;
 
 use super::error::PoolError;
-use super::journal::{self, Found, Position};
+use super::journal::{self, Position, ReadMap};
 use super::label::{Label, LabelError, NAME_BYTES_MAX, clear};
 use super::map::Map;
 use super::record::{Change, Member};
@@ -83,7 +83,7 @@ fn at(disk: &dyn Disk, error: io::Error) -> PoolError {
 struct Candidate {
     disk: Arc<dyn Disk>,
     label: Label,
-    found: Option<Found>,
+    found: Option<ReadMap>,
 }
 
 impl Metadata {

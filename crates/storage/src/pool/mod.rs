@@ -120,7 +120,7 @@ impl OpenError {
 }
 
 /// The mutable state of a pool, under one lock.
-struct State {
+struct Tables {
     metadata: Metadata,
     /// Changes that exist only in memory.
     pending: Vec<Change>,
@@ -144,7 +144,7 @@ struct State {
 struct Shared {
     name: String,
     /// Shared with the cache's side of the pool.
-    state: Arc<vital::Mutex<State>>,
+    state: Arc<vital::Mutex<Tables>>,
     gate: Gate,
     disk: Arc<PoolDisk>,
     volume: OnceLock<Arc<Volume>>,
@@ -175,7 +175,7 @@ pub struct Pool {
     config: PoolConfig,
 }
 
-impl State {
+impl Tables {
     /// Returns the logical disks that own these chunks. Chunks without an owner are left out.
     fn owners_of(&mut self, chunks: &BTreeSet<u32>) -> BTreeMap<u32, Owner> {
         if chunks.is_empty() {
@@ -186,7 +186,7 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> vital::MutexGuard<'_, State> {
+    fn state(&self) -> vital::MutexGuard<'_, Tables> {
         vital::lock(&self.state)
     }
 
@@ -195,7 +195,7 @@ impl Shared {
     }
 
     /// Registers changes made in memory; the next flush makes them durable.
-    fn add_pending(&self, state: &mut State, changes: Vec<Change>, released: Vec<u32>) {
+    fn add_pending(&self, state: &mut Tables, changes: Vec<Change>, released: Vec<u32>) {
         self.uncommitted.fetch_add((changes.len() + released.len()) as u64, Ordering::SeqCst);
         state.pending.extend(changes);
         state.released.extend(released);
@@ -228,7 +228,7 @@ impl Shared {
 }
 
 /// The cache's record of the pool, which is kept in the map.
-struct PoolSide(Arc<vital::Mutex<State>>);
+struct PoolSide(Arc<vital::Mutex<Tables>>);
 
 impl BackendSide for PoolSide {
     fn read(&self) -> io::Result<Option<Record>> {
@@ -299,11 +299,11 @@ fn look_at(config: &PoolConfig) -> Result<(Metadata, Vec<String>), PoolError> {
 }
 
 /// Builds the state of a pool, and its disks as one device with the storage of its cache.
-fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<State>>, Arc<PoolDisk>, Storage) {
+fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<Tables>>, Arc<PoolDisk>, Storage) {
     let name = metadata.name.clone();
     let identity = Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
     let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
-    let state = State {
+    let state = Tables {
         metadata,
         pending: Vec::new(),
         released: Vec::new(),

@@ -37,7 +37,7 @@ pub struct Names {
 
 /// The segments on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct KeptSegments {
     /// The highest number of a segment; 0 if there is none.
     last: u64,
     /// Total size of the segments in bytes.
@@ -87,8 +87,8 @@ impl Names {
         std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
     }
 
-    fn found(&self) -> io::Result<Found> {
-        let mut found = Found::default();
+    fn found(&self) -> io::Result<KeptSegments> {
+        let mut found = KeptSegments::default();
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
             let Some(number) = self.number(&entry.file_name()) else { continue };

@@ -20,7 +20,7 @@ const PERIOD_SECONDS: f64 = 5.0;
 
 /// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Record {
+struct BackendRecord {
     /// The time of the record, in seconds since 1970.
     at_seconds: f64,
     backend: BackendStatus,
@@ -31,7 +31,7 @@ struct Record {
 pub(super) struct Keeper {
     /// `None` in virtual time, and for a cache that writes back in any order.
     path: Option<PathBuf>,
-    last: Option<Record>,
+    last: Option<BackendRecord>,
 }
 
 fn path_of(config: &VolumeConfig, backend: [u8; 16]) -> PathBuf {
@@ -77,7 +77,7 @@ impl Keeper {
                 return Ok(());
             }
         }
-        let record = Record { at_seconds, backend };
+        let record = BackendRecord { at_seconds, backend };
         replace_file(path, &serde_json::to_vec_pretty(&record)?)
             .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
         self.last = Some(record);
@@ -105,11 +105,11 @@ pub(super) fn without_flash(config: &VolumeConfig, backend: [u8; 16]) -> String 
     )
 }
 
-fn read(path: &Path) -> Option<Record> {
+fn read(path: &Path) -> Option<BackendRecord> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-fn describe(Record { at_seconds, backend }: Record) -> String {
+fn describe(BackendRecord { at_seconds, backend }: BackendRecord) -> String {
     let lost = match backend.newer_blocks {
         1 => "1 newer block is lost".to_owned(),
         count => format!("{} newer blocks are lost", human::count(count)),
@@ -152,8 +152,10 @@ mod tests {
         assert!(describe(read(&path).unwrap()).ends_with("; 1 newer block is lost"));
         keeper.write(state(0), MOMENT + 257.0, true).unwrap();
         assert_eq!(read(&path).unwrap().backend.newer_blocks, 0);
-        let mixed =
-            Record { at_seconds: MOMENT, backend: BackendStatus { newer_blocks: 7, ..BackendStatus::default() } };
+        let mixed = BackendRecord {
+            at_seconds: MOMENT,
+            backend: BackendStatus { newer_blocks: 7, ..BackendStatus::default() },
+        };
         assert!(describe(mixed).starts_with("the backend is a mixture"), "{}", describe(mixed));
     }
 

@@ -10,10 +10,10 @@ use crate::status::ClientStatus;
 
 /// The clients that have a volume open, and the I/O filter.
 #[derive(Debug, Default)]
-pub struct Guests(Mutex<Inner>);
+pub struct Guests(Mutex<GuestState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct GuestState {
     filter: Filter,
     present: Vec<Weak<Guest>>,
 }
@@ -21,10 +21,10 @@ struct Inner {
 impl Guests {
     /// Creates an empty list.
     pub fn new(filter: Filter) -> Guests {
-        Guests(Mutex::new(Inner { filter, present: Vec::new() }))
+        Guests(Mutex::new(GuestState { filter, present: Vec::new() }))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, GuestState> {
         let mut inner = self.0.lock();
         inner.present.retain(|guest| guest.strong_count() > 0);
         inner

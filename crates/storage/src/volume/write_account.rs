@@ -17,7 +17,7 @@ const PERIOD_SECONDS: f64 = 60.0;
 
 /// The part of the account that outlives the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Record {
+struct WriteRecord {
     /// When the account began, in seconds since 1970.
     since_seconds: f64,
     /// When it was last brought up to date.
@@ -37,10 +37,10 @@ struct Record {
     today_bytes: u64,
 }
 
-impl Record {
-    fn new(now_seconds: f64) -> Record {
+impl WriteRecord {
+    fn new(now_seconds: f64) -> WriteRecord {
         let day = day_of(now_seconds);
-        Record { since_seconds: now_seconds, at_seconds: now_seconds, day, ..Record::default() }
+        WriteRecord { since_seconds: now_seconds, at_seconds: now_seconds, day, ..WriteRecord::default() }
     }
 
     fn written_bytes(&self) -> u64 {
@@ -51,7 +51,7 @@ impl Record {
 /// The account of a flash while a volume is open.
 #[derive(Debug)]
 pub(super) struct WriteAccount {
-    record: Record,
+    record: WriteRecord,
     /// The file that keeps the record; none in virtual time.
     path: Option<PathBuf>,
     /// The cache's count at the last update, in bytes.
@@ -74,13 +74,13 @@ impl WriteAccount {
         };
         // An unreadable file is not replaced.
         let path = path.filter(|_| error.is_none());
-        let record = found.unwrap_or_else(|| Record::new(now_seconds));
+        let record = found.unwrap_or_else(|| WriteRecord::new(now_seconds));
         (WriteAccount { record, path, counted_bytes: 0, due_seconds: now_seconds, credit_is_taken: false }, error)
     }
 
     /// Restarts the account, after the cache counted `own_bytes`.
     pub fn begin(&mut self, own_bytes: u64, now_seconds: f64) {
-        (self.record, self.counted_bytes) = (Record::new(now_seconds), own_bytes);
+        (self.record, self.counted_bytes) = (WriteRecord::new(now_seconds), own_bytes);
     }
 
     /// True if the counter of the drive is to be read.
@@ -145,7 +145,7 @@ impl WriteAccount {
 
     /// The account as a status has it, with a budget of `bytes_per_day`.
     pub fn status(&self, bytes_per_day: f64) -> WriteBudgetStatus {
-        let Record { since_seconds, at_seconds, allowed_bytes, today_bytes, counter_bytes, .. } = self.record;
+        let WriteRecord { since_seconds, at_seconds, allowed_bytes, today_bytes, counter_bytes, .. } = self.record;
         let written_bytes = self.record.written_bytes();
         let share = |bytes: f64, of: f64| if of > 0.0 { bytes / of } else { 0.0 };
         WriteBudgetStatus {
@@ -169,7 +169,7 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
 }
 
-fn read(path: &Path) -> io::Result<Option<Record>> {
+fn read(path: &Path) -> io::Result<Option<WriteRecord>> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| named(path, &error))?,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use flashwise_core::format::{BLOCK_BYTES, Digest, Geometry, Resets, RunEnd, Superblock};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::scan::Found;
+use flashwise_core::wlfc::scan::BucketContents;
 use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Options, Scan, State, Wlfc, recover_around};
 use flashwise_engine::wlfc::checksums::HeaderPages;
 use flashwise_engine::wlfc::{OnFlash, Started, mark, run};
@@ -134,8 +134,8 @@ impl Held {
         Some(held)
     }
 
-    fn add(&mut self, bucket: u32, found: Found) {
-        let Found { scan, headers, absent, last } = found;
+    fn add(&mut self, bucket: u32, found: BucketContents) {
+        let BucketContents { scan, headers, absent, last } = found;
         headers.into_iter().for_each(|page| self.headers.set(bucket, page, true));
         self.absent.extend(absent.into_iter().map(|page| bucket * self.unit_pages + page));
         (self.scans[bucket as usize], self.lasts[bucket as usize]) = (scan, last);

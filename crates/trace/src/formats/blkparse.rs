@@ -60,7 +60,7 @@ pub(super) const ANY: u8 = b'*';
 
 fn counting_action(sample: &Sample) -> u8 {
     let has = |action: u8| {
-        let is = |line: &[u8]| matches!(Event::new(line), Ok(Some(event)) if event.action == [action]);
+        let is = |line: &[u8]| matches!(BlkparseEvent::new(line), Ok(Some(event)) if event.action == [action]);
         sample.lines().any(is)
     };
     [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
@@ -68,8 +68,8 @@ fn counting_action(sample: &Sample) -> u8 {
 
 /// Returns the lower devices of stacked ones, from the beginning of the trace.
 fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
-    let sighting = |line| match Event::new(line) {
-        Ok(Some(Event { device, action: b"A", rest, .. })) => {
+    let sighting = |line| match BlkparseEvent::new(line) {
+        Ok(Some(BlkparseEvent { device, action: b"A", rest, .. })) => {
             let from = rest.all().nth(4)?.strip_prefix(b"(")?.strip_suffix(b")")?;
             Some(Sighting::Remap { to: device, from })
         }
@@ -80,7 +80,7 @@ fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
 }
 
 /// The common fields of all events, and the words after them.
-struct Event<'a> {
+struct BlkparseEvent<'a> {
     device: &'a [u8],
     time: &'a [u8],
     action: &'a [u8],
@@ -88,7 +88,7 @@ struct Event<'a> {
     rest: Words<'a>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> BlkparseEvent<'a> {
     /// Parses the event of a line. Returns `None` for blank lines and for the lines of the summary at the end, which
     /// all contain a colon.
     #[inline]
@@ -107,7 +107,7 @@ impl<'a> Event<'a> {
         words.decimal("a process id")?;
         let action = words.next("an action")?;
         let rwbs = words.word().unwrap_or_default();
-        Ok(Some(Event { device, time, action, rwbs, rest: words }))
+        Ok(Some(BlkparseEvent { device, time, action, rwbs, rest: words }))
     }
 }
 
@@ -146,7 +146,7 @@ struct Blkparse {
 impl ParseLine for Blkparse {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
-        let Some(mut event) = Event::new(line)? else {
+        let Some(mut event) = BlkparseEvent::new(line)? else {
             let is_blank = line.trim_ascii().is_empty();
             return Ok(if is_blank { Record::Ignored } else { Record::PassedOver(Reason::NoEvent) });
         };

@@ -43,7 +43,7 @@ pub static FORMAT: Format = Format {
         let order = Order::of(sample.bytes).unwrap_or(Order::Little);
         let events = || Events { order, rest: sample.bytes }.flatten();
         let action = options.text("action").as_bytes()[0];
-        let sighting = |event: Event<'_>| match event.action()? {
+        let sighting = |event: BlktraceEvent<'_>| match event.action()? {
             b'A' => Some(Sighting::Remap { to: event.device, from: event.remapped_from()? }),
             found => (found == action).then_some(Sighting::Request(event.device)),
         };
@@ -104,7 +104,7 @@ impl Order {
 
 /// A complete record.
 #[derive(Clone, Copy, Debug)]
-struct Event<'a> {
+struct BlktraceEvent<'a> {
     time_ns: u64,
     sector: u64,
     bytes: u32,
@@ -123,7 +123,7 @@ mod category {
     pub const DISCARD: u32 = 1 << 29;
 }
 
-impl Event<'_> {
+impl BlktraceEvent<'_> {
     /// Returns the letter of blkparse for the action of a request that can count, or for a remap.
     #[inline]
     fn action(&self) -> Option<u8> {
@@ -168,7 +168,7 @@ enum Damage {
 }
 
 impl<'a> Iterator for Events<'a> {
-    type Item = Result<Event<'a>, Damage>;
+    type Item = Result<BlktraceEvent<'a>, Damage>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -192,7 +192,7 @@ impl<'a> Iterator for Events<'a> {
             return Some(Err(Damage::Cut));
         }
         self.rest = &rest[bytes..];
-        Some(Ok(Event {
+        Some(Ok(BlktraceEvent {
             time_ns: order.u64(rest, 8),
             sector: order.u64(rest, 16),
             bytes: order.u32(rest, 24),
@@ -220,7 +220,7 @@ struct Blktrace {
 
 impl Blktrace {
     #[inline]
-    fn event(&self, event: &Event, volumes: &mut Volumes) -> Result<Record, Malformed> {
+    fn event(&self, event: &BlktraceEvent, volumes: &mut Volumes) -> Result<Record, Malformed> {
         if event.action() != Some(self.action) || self.below.contains(&event.device) {
             return Ok(Record::Ignored);
         }

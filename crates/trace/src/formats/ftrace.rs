@@ -49,18 +49,18 @@ pub static FORMAT: Format = Format {
 };
 
 fn counting_action(sample: &Sample) -> u8 {
-    let has = |action: u8| sample.lines().filter_map(Event::new).any(|event| event.action == action);
+    let has = |action: u8| sample.lines().filter_map(FtraceEvent::new).any(|event| event.action == action);
     [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
 }
 
 /// Returns the lower devices of stacked ones, from the beginning of the trace.
 fn below(sample: &Sample, action: u8) -> Vec<Vec<u8>> {
-    let events = sample.lines().filter_map(|line| Event::new(line)?.sighting(action));
+    let events = sample.lines().filter_map(|line| FtraceEvent::new(line)?.sighting(action));
     stacked::below(events).into_iter().map(<[u8]>::to_vec).collect()
 }
 
 /// An event of a request or a remap.
-struct Event<'a> {
+struct FtraceEvent<'a> {
     /// The letter of blkparse for the event.
     action: u8,
     /// The words before the name of the event, including the time.
@@ -69,7 +69,7 @@ struct Event<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Event<'a> {
+impl<'a> FtraceEvent<'a> {
     #[inline]
     fn new(line: &'a [u8]) -> Option<Self> {
         const NAMES: [(&[u8], u8); 6] = [
@@ -88,7 +88,7 @@ impl<'a> Event<'a> {
                 // perf writes the group before the event.
                 let head = line[..at].strip_suffix(b"block:").unwrap_or(&line[..at]);
                 if head.is_empty() || head.ends_with(b" ") {
-                    return Some(Event { action, head, rest });
+                    return Some(FtraceEvent { action, head, rest });
                 }
             }
         }
@@ -162,7 +162,7 @@ impl ParseLine for Ftrace {
         if line.first() == Some(&b'#') {
             return Ok(Record::PassedOver(Reason::Comment));
         }
-        let Some(event) = Event::new(line) else { return Ok(no_request(line)) };
+        let Some(event) = FtraceEvent::new(line) else { return Ok(no_request(line)) };
         if event.action == b'A' || event.action != self.action && self.action != ANY {
             return Ok(Record::Ignored);
         }

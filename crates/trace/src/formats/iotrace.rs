@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
     title: "Open CAS iotrace, JSON or CSV",
     source: "header.timestamp (ns), io.lba, io.len (sectors), io.operation, device.name; iotrace --trace-parser --io",
     parameters: &[TIME_UNIT, OFFSET_UNIT, LENGTH_UNIT],
-    recognise: |sample| match Columns::of(sample) {
+    recognise: |sample| match IotraceColumns::of(sample) {
         Some(_) => Fit::Yes,
         None if is_json(sample) => sample.fit_lines(&Json { units: PLAIN }),
         None => Fit::No,
@@ -40,9 +40,17 @@ pub static FORMAT: Format = Format {
         if is_json(sample) {
             return Ok(Box::new(Unfinished(Box::new(Lines(Json { units })))));
         }
-        let known =
-            Columns { name: Column::Front(1), time: 10, lba: 4, len: 3, op: 2, last_back: 10, count: 20, units: UNITS };
-        let columns = Columns { units, ..Columns::of(sample).unwrap_or(known) };
+        let known = IotraceColumns {
+            name: Column::Front(1),
+            time: 10,
+            lba: 4,
+            len: 3,
+            op: 2,
+            last_back: 10,
+            count: 20,
+            units: UNITS,
+        };
+        let columns = IotraceColumns { units, ..IotraceColumns::of(sample).unwrap_or(known) };
         Ok(Box::new(Unfinished(Box::new(Lines(columns)))))
     },
 };
@@ -89,17 +97,17 @@ fn layout(units: UnitOptions) -> Layout {
 }
 
 #[derive(Debug, Deserialize)]
-struct Event<'a> {
+struct IotraceEvent<'a> {
     #[serde(borrow)]
-    header: Header<'a>,
+    header: IotraceHeader<'a>,
     #[serde(borrow)]
     io: Option<Io<'a>>,
     #[serde(borrow)]
-    device: Option<Device<'a>>,
+    device: Option<IotraceDevice<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Header<'a> {
+struct IotraceHeader<'a> {
     #[serde(borrow)]
     timestamp: Number<'a>,
 }
@@ -118,7 +126,7 @@ struct Io<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Device<'a> {
+struct IotraceDevice<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
 }
@@ -131,7 +139,7 @@ struct Json {
 
 impl ParseLine for Json {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
-        let event: Event = serde_json::from_slice(line)
+        let event: IotraceEvent = serde_json::from_slice(line)
             .map_err(|error| Malformed::new(line, format!("a JSON object of iotrace ({error})")))?;
         let Some(io) = event.io else { return Ok(Record::PassedOver(Reason::OtherEvent)) };
         let volume = match (event.device, io.device_id) {
@@ -164,7 +172,7 @@ enum Column {
 
 /// The columns of CSV; `time`, `lba`, `len` and `op` are counted from the back.
 #[derive(Clone, Copy, Debug)]
-struct Columns {
+struct IotraceColumns {
     name: Column,
     time: usize,
     lba: usize,
@@ -176,9 +184,9 @@ struct Columns {
     units: UnitOptions,
 }
 
-impl Columns {
+impl IotraceColumns {
     /// Parses the columns that the first line names.
-    fn of(sample: &Sample) -> Option<Columns> {
+    fn of(sample: &Sample) -> Option<IotraceColumns> {
         let names: Vec<&[u8]> = sample.lines().next()?.split(|&byte| byte == b',').collect();
         let path = names.iter().position(|name| *name == b"file.path").unwrap_or(0);
         let find = |name: &str| names.iter().position(|column| *column == name.as_bytes());
@@ -191,11 +199,11 @@ impl Columns {
         let [time, lba, len, op] = [back("header.timestamp")?, back("io.lba")?, back("io.len")?, back("io.operation")?];
         let name_back = if let Column::Back(at) = name { at } else { 0 };
         let last_back = time.max(lba).max(len).max(op).max(name_back);
-        Some(Columns { name, time, lba, len, op, last_back, count: names.len(), units: UNITS })
+        Some(IotraceColumns { name, time, lba, len, op, last_back, count: names.len(), units: UNITS })
     }
 }
 
-impl ParseLine for Columns {
+impl ParseLine for IotraceColumns {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         if memchr::memchr_iter(b',', line).count() + 1 < self.count {
@@ -232,7 +240,7 @@ impl ParseLine for Columns {
     }
 
     fn in_units(&self, units: UnitOptions) -> Option<Box<dyn ParseLine>> {
-        Some(Box::new(Columns { units, ..*self }))
+        Some(Box::new(IotraceColumns { units, ..*self }))
     }
 }
 

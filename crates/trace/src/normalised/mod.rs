@@ -143,7 +143,7 @@ fn write_normalised<W: Write>(
 
 /// The common values of the accesses of a request.
 #[derive(Clone, Copy)]
-struct Row {
+struct TraceRow {
     time_us: i64,
     op: Op,
     number: u64,
@@ -175,7 +175,7 @@ pub struct Normaliser<W: Write> {
     /// The facts for a sample, if not all accesses are kept.
     sample: Option<Box<SampleNotes>>,
     /// The accesses at the beginning, until the hot blocks are known, if a sample is kept.
-    waiting: Option<Vec<(u64, u64, Row)>>,
+    waiting: Option<Vec<(u64, u64, TraceRow)>>,
     /// The description of the trace, without its times.
     pub description: Description,
 }
@@ -272,7 +272,7 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
         };
         self.describe(request);
-        let row = Row {
+        let row = TraceRow {
             time_us: request.time_us.saturating_sub(self.description.start_us),
             op: request.op,
             number,
@@ -284,7 +284,7 @@ impl<W: Write> Normaliser<W> {
 
     /// Adds the accesses to the blocks from `first` to `last`.
     #[inline]
-    fn accesses(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+    fn accesses(&mut self, first: u64, last: u64, row: TraceRow) -> Result<(), TraceError> {
         let mut next = first;
         while next <= last {
             let room = BATCH_ROWS - self.addresses.len();
@@ -300,7 +300,7 @@ impl<W: Write> Normaliser<W> {
     }
 
     /// Adds the sampled accesses to the blocks from `first` to `last`, or stores them until the hot blocks are known.
-    fn sampled(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+    fn sampled(&mut self, first: u64, last: u64, row: TraceRow) -> Result<(), TraceError> {
         let known = self.sample.as_mut().is_some_and(|sample| sample.look(first, last));
         let Some(waiting) = &mut self.waiting else { return self.sample(first, last, row) };
         waiting.push((first, last, row));
@@ -314,7 +314,7 @@ impl<W: Write> Normaliser<W> {
     }
 
     /// Adds the sampled accesses to the blocks from `first` to `last`, and notes all of them.
-    fn sample(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+    fn sample(&mut self, first: u64, last: u64, row: TraceRow) -> Result<(), TraceError> {
         let Some(mut notes) = self.sample.take() else { return Ok(()) };
         let (before, sampled) = notes.noted();
         let (mut next, mut kept) = (first, 0);

@@ -271,11 +271,11 @@ impl Message {
     }
 
     /// Returns the columns, whose unpacked values stay if `is_kept`.
-    fn columns(&self, layout: Layout, is_kept: bool) -> Result<Columns, Refused> {
+    fn columns(&self, layout: TraceLayout, is_kept: bool) -> Result<Columns, Refused> {
         let Header::Rows(rows) = self.header()? else { return Err(refused("another message", "a record batch")) };
         let request = match layout {
-            Layout::Wide => self.column(&rows, 3, is_kept)?,
-            Layout::Narrow => {
+            TraceLayout::Wide => self.column(&rows, 3, is_kept)?,
+            TraceLayout::Narrow => {
                 Column::of_narrow(self.column(&rows, 3, is_kept)?.unpacked().map_err(unpackable)?, is_kept)
             }
         };
@@ -336,7 +336,7 @@ impl Message {
 
 /// The width of request numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+enum TraceLayout {
     Wide,
     /// The width in version 1.
     Narrow,
@@ -408,7 +408,7 @@ fn check_description(about: &Description) -> Result<(), Refused> {
 }
 
 /// Checks that `found` is the schema of a supported version; returns the block size and the layout.
-fn check_schema(found: FooterSchema<'_>) -> Result<(u64, Layout), Refused> {
+fn check_schema(found: FooterSchema<'_>) -> Result<(u64, TraceLayout), Refused> {
     let damaged = |error: Invalid| refused(format!("a damaged schema ({error})"), "an Arrow schema");
     let (version, layout) = match found.value(VERSION_KEY).map_err(damaged)? {
         None => {
@@ -417,8 +417,8 @@ fn check_schema(found: FooterSchema<'_>) -> Result<(u64, Layout), Refused> {
                 format!("schema metadata {VERSION_KEY} = {VERSION}"),
             ));
         }
-        Some(VERSION) => (VERSION, Layout::Wide),
-        Some(NARROW_VERSION) => (NARROW_VERSION, Layout::Narrow),
+        Some(VERSION) => (VERSION, TraceLayout::Wide),
+        Some(NARROW_VERSION) => (NARROW_VERSION, TraceLayout::Narrow),
         Some(other) => {
             let expected = format!("version {NARROW_VERSION} or {VERSION}");
             return Err(refused(format!("a trace of version {other}"), expected));
@@ -430,8 +430,8 @@ fn check_schema(found: FooterSchema<'_>) -> Result<(u64, Layout), Refused> {
         _ => return Err(refused(format!("{BLOCK_SIZE_KEY} = '{block_size}'"), "a number of bytes")),
     };
     let request = match layout {
-        Layout::Wide => Type::unsigned(64),
-        Layout::Narrow => Type::unsigned(32),
+        TraceLayout::Wide => Type::unsigned(64),
+        TraceLayout::Narrow => Type::unsigned(32),
     };
     let describe = |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
     let found = describe(&found.fields().map_err(damaged)?);

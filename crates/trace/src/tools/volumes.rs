@@ -29,7 +29,7 @@ pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
     for columns in trace.batches() {
         columns.block.iter().for_each(|&block| lens[volume_of(block)] += 1);
     }
-    let mut parts: Vec<Part> = lens.iter().map(|&len| Part::with_capacity(len)).collect();
+    let mut parts: Vec<VolumeAccesses> = lens.iter().map(|&len| VolumeAccesses::with_capacity(len)).collect();
     for columns in trace.batches() {
         for row in 0..columns.block.len() {
             let block = columns.block[row];
@@ -43,7 +43,7 @@ pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
 }
 
 /// The accesses to one volume.
-struct Part {
+struct VolumeAccesses {
     time_us: Vec<i64>,
     op: Vec<u8>,
     block: Vec<i32>,
@@ -56,9 +56,9 @@ struct Part {
     about: Description,
 }
 
-impl Part {
-    fn with_capacity(len: usize) -> Part {
-        Part {
+impl VolumeAccesses {
+    fn with_capacity(len: usize) -> VolumeAccesses {
+        VolumeAccesses {
             time_us: Vec::with_capacity(len),
             op: Vec::with_capacity(len),
             block: Vec::with_capacity(len),
@@ -97,7 +97,7 @@ impl Part {
 
     /// Returns the trace of the volume named `volume` of `whole`.
     fn finish(self, whole: &Trace, volume: &str, addresses: Vec<u64>) -> Trace {
-        let Part { mut time_us, op, block, request, request_blocks, last: _, clock, about } = self;
+        let VolumeAccesses { mut time_us, op, block, request, request_blocks, last: _, clock, about } = self;
         let first_us = time_us.first().copied().unwrap_or(0);
         time_us.iter_mut().for_each(|time_us| *time_us = time_us.saturating_sub(first_us));
         let (block_size_bytes, known) = (whole.block_size_bytes(), whole.description());

@@ -50,19 +50,19 @@ pub struct Workload {
 }
 
 /// Maps accesses to bins of time.
-struct Clock {
+struct BinClock {
     start_us: Option<i64>,
     part_len: u64,
 }
 
-impl Clock {
-    fn of(trace: &Trace) -> Clock {
+impl BinClock {
+    fn of(trace: &Trace) -> BinClock {
         let times = trace.times();
         let (len, duration_us) = (trace.len() as u64, times.duration_us());
         if duration_us == 0 || trace.rates_refused().is_some() {
-            return Clock { start_us: None, part_len: len.div_ceil(COLUMNS as u64).max(1) };
+            return BinClock { start_us: None, part_len: len.div_ceil(COLUMNS as u64).max(1) };
         }
-        Clock { start_us: Some(times.earliest_us), part_len: (duration_us + 1).div_ceil(COLUMNS as u64) }
+        BinClock { start_us: Some(times.earliest_us), part_len: (duration_us + 1).div_ceil(COLUMNS as u64) }
     }
 
     /// Returns the bin of the access at `position`, which has the time `time_us`; absurd times count for the first or
@@ -80,7 +80,7 @@ impl Clock {
 impl Workload {
     /// Computes the bins of `trace`. `progress` receives the number of block accesses.
     pub fn of(trace: &Trace, progress: &dyn Progress) -> Workload {
-        let clock = Clock::of(trace);
+        let clock = BinClock::of(trace);
         let row_of = rows(trace.addresses());
         let rows = row_of.iter().max().map_or(0, |&row| usize::from(row) + 1);
         let mut parts = vec![Part::default(); COLUMNS];

@@ -14,7 +14,7 @@ use flashwise_storage::volume::Volume;
 use serde_json::Value;
 
 use super::client::{Client, Load};
-use super::{GRACE, Place};
+use super::{DemoFolder, GRACE};
 use crate::fit;
 use crate::live::api::ApiOptions;
 use crate::progress::Bar;
@@ -33,7 +33,7 @@ const SHOWN_EVERY: Duration = Duration::from_secs(1);
 const ENDING_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the load for `time`, or until `ending` is set, and prints the result.
-pub fn run(place: &Place, policy: &str, time: Duration, ending: &AtomicBool) -> anyhow::Result<()> {
+pub fn run(place: &DemoFolder, policy: &str, time: Duration, ending: &AtomicBool) -> anyhow::Result<()> {
     let api = ApiOptions::at(place.api()).client()?;
     let delay = || ("backend-delay", format!("{DISK_MS}ms"));
     let cache = vec![
@@ -58,7 +58,7 @@ pub fn run(place: &Place, policy: &str, time: Duration, ending: &AtomicBool) -> 
 }
 
 fn compare(
-    place: &Place,
+    place: &DemoFolder,
     server: &Server,
     api: &crate::live::api::Client,
     policy: &str,
@@ -105,7 +105,7 @@ const NEXT: [&str; 4] = [
 ];
 
 /// Sends each request to both volumes, and the next one when both have answered.
-fn load(place: &Place, volumes: [&Arc<Volume>; 2], time: Duration, ending: &AtomicBool) -> anyhow::Result<()> {
+fn load(place: &DemoFolder, volumes: [&Arc<Volume>; 2], time: Duration, ending: &AtomicBool) -> anyhow::Result<()> {
     let open = |name| Client::open(&place.socket(), name).context("the demo's client");
     let mut clients = [open(CACHED)?, open(UNCACHED)?];
     let bar = Bar::seconds("demo".to_owned(), time.as_secs());

@@ -59,7 +59,7 @@ impl Demo {
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, ending.clone()).context("signals")?;
         }
-        let place = Place::new()?;
+        let place = DemoFolder::new()?;
         if self.page {
             compare::run(&place, &self.policy, Duration::from_secs(self.seconds), &ending)?;
         } else {
@@ -68,7 +68,7 @@ impl Demo {
         Ok(())
     }
 
-    fn show_status(&self, place: &Place, ending: &AtomicBool) -> anyhow::Result<()> {
+    fn show_status(&self, place: &DemoFolder, ending: &AtomicBool) -> anyhow::Result<()> {
         let flash = [("flash", place.file("flash")), ("flash-size", "64MiB".to_owned())];
         let settings = [("ram", "8MiB"), ("policy", &self.policy), ("write-mode", "write-back")];
         let settings = settings.map(|(key, value)| (key, value.to_owned()));
@@ -110,11 +110,11 @@ impl Demo {
 }
 
 /// The temporary folder of a demo, deleted with its files when dropped.
-struct Place(tempfile::TempDir);
+struct DemoFolder(tempfile::TempDir);
 
-impl Place {
-    fn new() -> anyhow::Result<Place> {
-        Ok(Place(tempfile::Builder::new().prefix("flashwise-demo-").tempdir().context("a temporary folder")?))
+impl DemoFolder {
+    fn new() -> anyhow::Result<DemoFolder> {
+        Ok(DemoFolder(tempfile::Builder::new().prefix("flashwise-demo-").tempdir().context("a temporary folder")?))
     }
 
     fn file(&self, name: &str) -> String {

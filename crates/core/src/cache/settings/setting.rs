@@ -21,7 +21,7 @@ pub struct Setting {
     /// The layouts of a cache that have it.
     pub layouts: &'static [Layout],
     pub(super) read: fn(&Given, Kind) -> Result<Value, String>,
-    pub(super) place: Place,
+    pub(super) place: Destination,
 }
 
 /// The action when a setting changes at run time.
@@ -43,7 +43,7 @@ pub enum Live {
 
 /// The destination of a setting's value.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Destination {
     /// The configuration.
     Config(fn(&mut Config, Value)),
     /// The configuration, depending on the devices.
@@ -115,9 +115,9 @@ impl Setting {
     /// Applies a value to `config`.
     pub(super) fn put(&self, config: &mut Config, value: Value, devices: &Devices) {
         match self.place {
-            Place::Config(put) => put(config, value),
-            Place::Devices(put) => put(config, value, devices),
-            Place::Geometry | Place::Filter(_) | Place::Buckets(_) => {}
+            Destination::Config(put) => put(config, value),
+            Destination::Devices(put) => put(config, value, devices),
+            Destination::Geometry | Destination::Filter(_) | Destination::Buckets(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The table: a row for each setting.
 
-use super::setting::{Live, Place, Setting, SettingError};
+use super::setting::{Destination, Live, Setting, SettingError};
 use super::value::{
     Value, clients, copy_forward, count, duration, mode, online_policy, order, part, refresh, rule, rules, share, size,
     unless,
@@ -37,7 +37,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: BOTH,
         read: size,
-        place: Place::Geometry,
+        place: Destination::Geometry,
     },
     Setting {
         parameter: Parameter {
@@ -50,7 +50,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: BOTH,
         read: size,
-        place: Place::Devices(|config, value, devices| {
+        place: Destination::Devices(|config, value, devices| {
             let bytes = match value {
                 Value::Share(share) => (devices.flash_bytes as f64 * share) as u64,
                 value => value.bytes(),
@@ -70,7 +70,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: LOG,
         read: share,
-        place: Place::Config(|config, value| {
+        place: Destination::Config(|config, value| {
             let blocks = config.read_buffer_blocks + config.write_buffer_blocks;
             config.write_buffer_blocks = (f64::from(blocks) * value.share()) as u32;
             config.read_buffer_blocks = blocks - config.write_buffer_blocks;
@@ -89,7 +89,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: LOG,
         read: count,
-        place: Place::Config(|config, value| config.write_buffer_half_life = value.count() as u32),
+        place: Destination::Config(|config, value| config.write_buffer_half_life = value.count() as u32),
     },
     Setting {
         parameter: Parameter {
@@ -102,7 +102,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Policy,
         layouts: LOG,
         read: online_policy,
-        place: Place::Config(|config, value| config.policy = value.policy()),
+        place: Destination::Config(|config, value| config.policy = value.policy()),
     },
     Setting {
         parameter: Parameter {
@@ -116,7 +116,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Policy,
         layouts: LOG,
         read: rule,
-        place: Place::Devices(|config, value, devices| {
+        place: Destination::Devices(|config, value, devices| {
             config.admission = value.rule().map(|rule| devices.admission(rule, &config.geometry));
         }),
     },
@@ -133,7 +133,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Simply,
         layouts: BOTH,
         read: mode,
-        place: Place::Config(|config, value| config.mode = value.mode()),
+        place: Destination::Config(|config, value| config.mode = value.mode()),
     },
     Setting {
         parameter: Parameter {
@@ -148,7 +148,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: LOG,
         read: order,
-        place: Place::Config(|config, value| config.order = value.order()),
+        place: Destination::Config(|config, value| config.order = value.order()),
     },
     Setting {
         parameter: Parameter {
@@ -161,7 +161,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: LOG,
         read: share,
-        place: Place::Config(|config, value| config.over_provision = value.share()),
+        place: Destination::Config(|config, value| config.over_provision = value.share()),
     },
     Setting {
         parameter: Parameter {
@@ -177,7 +177,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::CopyForward,
         layouts: LOG,
         read: copy_forward,
-        place: Place::Config(|config, value| config.copy_forward = value.copy_forward()),
+        place: Destination::Config(|config, value| config.copy_forward = value.copy_forward()),
     },
     Setting {
         parameter: Parameter {
@@ -190,7 +190,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Simply,
         layouts: LOG,
         read: share,
-        place: Place::Config(|config, value| config.dirty_high = value.share()),
+        place: Destination::Config(|config, value| config.dirty_high = value.share()),
     },
     Setting {
         parameter: Parameter {
@@ -203,7 +203,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Simply,
         layouts: LOG,
         read: share,
-        place: Place::Config(|config, value| config.dirty_low = value.share()),
+        place: Destination::Config(|config, value| config.dirty_low = value.share()),
     },
     Setting {
         parameter: Parameter {
@@ -216,7 +216,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Simply,
         layouts: LOG,
         read: duration,
-        place: Place::Config(|config, value| config.dirty_age_us = value.us()),
+        place: Destination::Config(|config, value| config.dirty_age_us = value.us()),
     },
     Setting {
         parameter: Parameter {
@@ -229,7 +229,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: LOG,
         read: duration,
-        place: Place::Config(|config, value| config.commit_age_us = value.us()),
+        place: Destination::Config(|config, value| config.commit_age_us = value.us()),
     },
     Setting {
         parameter: Parameter {
@@ -242,7 +242,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Streams,
         layouts: LOG,
         read: size,
-        place: Place::Config(|config, value| config.sequential_blocks = blocks(value.bytes())),
+        place: Destination::Config(|config, value| config.sequential_blocks = blocks(value.bytes())),
     },
     Setting {
         parameter: Parameter {
@@ -255,7 +255,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Clients,
         layouts: LOG,
         read: clients,
-        place: Place::Filter(|filter, value| filter.clients = value.clients()),
+        place: Destination::Filter(|filter, value| filter.clients = value.clients()),
     },
     Setting {
         parameter: Parameter {
@@ -270,7 +270,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Clients,
         layouts: LOG,
         read: rules,
-        place: Place::Filter(|filter, value| filter.allow = value.rules()),
+        place: Destination::Filter(|filter, value| filter.allow = value.rules()),
     },
     Setting {
         parameter: Parameter {
@@ -283,7 +283,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Clients,
         layouts: LOG,
         read: rules,
-        place: Place::Filter(|filter, value| filter.deny = value.rules()),
+        place: Destination::Filter(|filter, value| filter.deny = value.rules()),
     },
     Setting {
         parameter: Parameter {
@@ -296,7 +296,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: WLFC,
         read: part,
-        place: Place::Buckets(|options, value| options.write_share = value.share()),
+        place: Destination::Buckets(|options, value| options.write_share = value.share()),
     },
     Setting {
         parameter: Parameter {
@@ -310,7 +310,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: WLFC,
         read: |given, kind| unless(AS_MANY_AS, given, kind, count),
-        place: Place::Buckets(|options, value| options.halving = value.given().map(|value| value.count() as u32)),
+        place: Destination::Buckets(|options, value| options.halving = value.given().map(|value| value.count() as u32)),
     },
     Setting {
         parameter: Parameter {
@@ -323,7 +323,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: WLFC,
         read: |given, kind| unless(A_BUCKET, given, kind, size),
-        place: Place::Buckets(|options, value| options.large_write_bytes = value.given().map(Value::bytes)),
+        place: Destination::Buckets(|options, value| options.large_write_bytes = value.given().map(Value::bytes)),
     },
     Setting {
         parameter: Parameter {
@@ -336,7 +336,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Never,
         layouts: WLFC,
         read: refresh,
-        place: Place::Buckets(|options, value| options.refresh = value.refresh()),
+        place: Destination::Buckets(|options, value| options.refresh = value.refresh()),
     },
     #[cfg(feature = "planted")]
     Setting {
@@ -350,7 +350,7 @@ pub static SETTINGS: &[Setting] = &[
         live: Live::Simply,
         layouts: LOG,
         read: duration,
-        place: Place::Config(|config, value| config.dirty_age_us = config.dirty_age_us.min(value.us())),
+        place: Destination::Config(|config, value| config.dirty_age_us = config.dirty_age_us.min(value.us())),
     },
 ];
 

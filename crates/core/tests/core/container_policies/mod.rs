@@ -154,11 +154,7 @@ impl Drive<'_> {
             let FlashStep::Write { page } = *step else { continue };
             let block = after.iter().position(|&place| place == Place::Page(page));
             if let (Some(counts), Some(block)) = (&mut self.counts, block) {
-                match self.causes[block] {
-                    Cause::Client => counts.client_write_blocks += 1,
-                    Cause::Admission => counts.admitted_blocks += 1,
-                    Cause::CopyForward => counts.copied_forward_blocks += 1,
-                }
+                counts.flash_writes.count(self.causes[block]);
             }
             self.zoned.content[page as usize] = block.map(|block| (block as u32, self.versions[block]));
         }
@@ -176,12 +172,12 @@ impl Drive<'_> {
 
     fn check_counts<P: ContainerPolicy<Key = u32>>(&self, policy: &P) {
         let counts = policy.counts();
-        assert_eq!(counts.written_blocks(), self.zoned.writes, "{}", self.what);
+        assert_eq!(counts.flash_writes.total_blocks(), self.zoned.writes, "{}", self.what);
         assert_eq!(counts.units_reset, self.zoned.resets, "{}", self.what);
         if let Some(expected) = self.counts {
             assert_eq!(counts, Counts { units_reset: self.zoned.resets, ..expected }, "{}", self.what);
         }
-        assert!(counts.copied_forward_blocks <= counts.live_at_reset_blocks, "{}", self.what);
+        assert!(counts.flash_writes.copy_forward_blocks <= counts.live_at_reset_blocks, "{}", self.what);
     }
 }
 

@@ -91,6 +91,49 @@ fn no_file_has_more_than_600_lines() {
     assert_mended("files of more than 600 lines", &long.collect(), TO_BE_MENDED);
 }
 
+/// A name that many types share says little about each. Stubs of absent features have the names of their types.
+#[test]
+fn no_name_has_more_than_three_types() {
+    const TYPES_MAX: usize = 3;
+    /// Names above this limit. The numbers may only fall.
+    const TO_BE_MENDED: [(&str, usize); 28] = [
+        ("About", 4),
+        ("Answer", 4),
+        ("Asked", 6),
+        ("Budget", 5),
+        ("Client", 6),
+        ("Entry", 5),
+        ("Header", 4),
+        ("Info", 4),
+        ("Kept", 4),
+        ("Kind", 5),
+        ("Limits", 4),
+        ("Load", 4),
+        ("Log", 4),
+        ("Operation", 4),
+        ("Options", 6),
+        ("Origin", 4),
+        ("Places", 5),
+        ("Plan", 7),
+        ("Regions", 4),
+        ("Request", 4),
+        ("Run", 4),
+        ("Session", 4),
+        ("Settings", 4),
+        ("State", 4),
+        ("Step", 5),
+        ("Table", 5),
+        ("Use", 4),
+        ("Workload", 4),
+    ];
+    let mut counts = BTreeMap::new();
+    let is_stub_or_test = |source: &&Source| source.path.ends_with("/missing.rs") || source.path.contains("/tests");
+    let sources = sources().iter().filter(|source| source.crate_folder().is_some() && !is_stub_or_test(source));
+    sources.flat_map(Source::defined).for_each(|name| *counts.entry(name).or_insert(0) += 1);
+    counts.retain(|_, count| *count > TYPES_MAX);
+    assert_eq!(counts, BTreeMap::from(TO_BE_MENDED), "names of more than three types");
+}
+
 /// A type whose methods are in many files has no parts that own their fields.
 #[test]
 fn no_type_has_inherent_impls_in_more_than_three_files() {

@@ -15,7 +15,7 @@ pub struct Access {
 }
 
 /// An export that a client may open.
-pub struct Found {
+pub struct FoundExport {
     /// The name that found it; its own if the client gave none.
     pub name: String,
     /// The export.
@@ -56,14 +56,14 @@ impl Access {
 
     /// Returns the export of this name, if the client may open it. The empty name selects the only export, if there is
     /// just one.
-    pub fn find(&self, name: &str) -> Option<Found> {
+    pub fn find(&self, name: &str) -> Option<FoundExport> {
         let (name, export) = self.exports.find(name)?;
         let right = self.right(&export)?;
-        Some(Found { name, export, right })
+        Some(FoundExport { name, export, right })
     }
 
     /// Returns all exports that the client may open, under all names, in their order.
-    pub fn all(&self) -> Vec<Found> {
+    pub fn all(&self) -> Vec<FoundExport> {
         self.exports.names().iter().filter_map(|name| self.find(name)).collect()
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Access, Found, is_read_only};
+use super::access::{Access, FoundExport, is_read_only};
 use super::protocol::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, NBD_OPTS_MAGIC, STRING_BYTES_MAX, client_flag, info, length_field,
     option, option_reply, put_option_reply,
@@ -61,7 +61,7 @@ pub enum Step {
     End,
 }
 
-enum State {
+enum Phase {
     ClientFlags,
     Options,
     Skipping { left: u32, option: u32, reply: u32, reason: &'static str },
@@ -72,7 +72,7 @@ pub struct Handshake {
     access: Access,
     encryption: Encryption,
     encrypted: bool,
-    state: State,
+    state: Phase,
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
@@ -94,7 +94,7 @@ impl Handshake {
             access,
             encryption,
             encrypted: false,
-            state: State::ClientFlags,
+            state: Phase::ClientFlags,
             fixed: false,
             no_zeroes: false,
             structured: false,
@@ -124,18 +124,18 @@ impl Handshake {
     /// bytes processed: 0 if the message is incomplete. A message is at most a header and [`OPTION_BYTES_MAX`] long.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
-            State::ClientFlags => {
+            Phase::ClientFlags => {
                 let Some(flags) = Fields::new(input).u32() else { return (0, Step::Continue) };
                 (4, self.client_flags(flags))
             }
-            State::Options => self.option(input, output),
-            State::Skipping { left, option, reply, reason } => {
+            Phase::Options => self.option(input, output),
+            Phase::Skipping { left, option, reply, reason } => {
                 let skipped = u32::try_from(input.len()).unwrap_or(u32::MAX).min(left);
                 if skipped == left {
                     put_option_reply(output, option, reply, &[reason.as_bytes()]);
-                    self.state = State::Options;
+                    self.state = Phase::Options;
                 } else {
-                    self.state = State::Skipping { left: left - skipped, option, reply, reason };
+                    self.state = Phase::Skipping { left: left - skipped, option, reply, reason };
                 }
                 (skipped as usize, Step::Continue)
             }
@@ -149,7 +149,7 @@ impl Handshake {
         }
         self.fixed = flags & NBD_FLAG_C_FIXED_NEWSTYLE != 0;
         self.no_zeroes = flags & NBD_FLAG_C_NO_ZEROES != 0;
-        self.state = State::Options;
+        self.state = Phase::Options;
         Step::Continue
     }
 
@@ -168,7 +168,7 @@ impl Handshake {
                 return (input.len(), Step::End);
             }
             self.options += 1;
-            self.state = State::Skipping { left: length, option, reply, reason };
+            self.state = Phase::Skipping { left: length, option, reply, reason };
             let (skipped, step) = self.advance(&input[OPTION_HEADER_BYTES..], output);
             return (OPTION_HEADER_BYTES + skipped, step);
         }
@@ -242,17 +242,17 @@ impl Handshake {
     }
 
     /// Returns the session for an export; `asked` is the name that the client used.
-    fn session(&self, asked: &str, Found { name, export, right }: Found) -> Session {
+    fn session(&self, asked: &str, FoundExport { name, export, right }: FoundExport) -> Session {
         let allocation = self.allocation_of.as_deref() == Some(asked);
         Session { export, name, right, structured: self.structured, allocation }
     }
 
-    fn flags(&self, found: &Found) -> u16 {
+    fn flags(&self, found: &FoundExport) -> u16 {
         transmission_flags(is_read_only(&found.export, found.right), self.structured)
     }
 
     fn list(&self, output: &mut Vec<u8>) {
-        for Found { name, export, .. } in self.access.all() {
+        for FoundExport { name, export, .. } in self.access.all() {
             let description = line(export.description());
             let parts = [&length_field(name.len()), name.as_bytes(), description.as_bytes()];
             put_option_reply(output, option::NBD_OPT_LIST, option_reply::NBD_REP_SERVER, &parts);

@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::super::guard::{self, Guard, Peer};
-use super::super::places::{KNOWN_MAX, Place};
+use super::super::places::{ConnectionPlace, KNOWN_MAX};
 use super::{Answer, Failure, Reason};
 
 /// Time that a request with a wrong token waits.
@@ -25,7 +25,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn guarded(
     State(guard): State<Arc<Guard>>,
     Extension(peer): Extension<Peer>,
-    Extension(place): Extension<Place>,
+    Extension(place): Extension<ConnectionPlace>,
     request: Request,
     next: Next,
 ) -> Response {

@@ -27,7 +27,7 @@ use crate::limits::{Limit, Limits};
 use crate::manage::guard::{Client, Guard, Peer};
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
-use crate::manage::places::{Answering, Place};
+use crate::manage::places::{Answering, ConnectionPlace};
 use crate::manage::sessions::Right;
 use flashwise_storage::status::ServerStatus;
 
@@ -224,7 +224,7 @@ pub async fn history(
 pub async fn events(
     State(page): State<Page>,
     Extension(peer): Extension<Peer>,
-    Extension(place): Extension<Place>,
+    Extension(place): Extension<ConnectionPlace>,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
     let permit = Arc::clone(&page.followers).try_acquire_owned().map_err(|_| {

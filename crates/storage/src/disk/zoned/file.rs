@@ -14,7 +14,7 @@ use crate::time::Mutex;
 
 use super::super::Disk;
 use super::super::file::{Allocation, FileDisk, Options};
-use super::table::{Found, Plan, Table};
+use super::table::{Plan, ReadTable, Table};
 use super::zoning::Zoning;
 use super::{Condition, Limits, Zone, ZonedDevice};
 /// An open file with zones.
@@ -46,7 +46,7 @@ impl ZoneFile {
     pub(super) fn open(disk: FileDisk) -> io::Result<ZoneFile> {
         let can_write = !disk.is_read_only();
         let file = File::options().read(true).write(can_write).open(disk.path())?;
-        let Found { table, mut zones, note } = Table::open(file, disk.size(), can_write)
+        let ReadTable { table, mut zones, note } = Table::open(file, disk.size(), can_write)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", disk.path().display())))?;
         for zone in zones.iter_mut().filter(|zone| zone.condition == Condition::Open) {
             zone.condition = Condition::Closed;

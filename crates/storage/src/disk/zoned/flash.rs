@@ -25,7 +25,7 @@ static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 /// The state of a zone. No two transfers change it concurrently.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ZoneState {
     zone: Zone,
     /// The offset of a failed write, which may be retried.
     failed_at: Option<u64>,
@@ -33,7 +33,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Slot {
-    state: Mutex<State>,
+    state: Mutex<ZoneState>,
     /// Readable bytes, without those of a write in progress.
     written: AtomicU64,
 }
@@ -108,7 +108,7 @@ impl ZonedFlash {
         }
         let reported = device.report(0, zones)?;
         let slot = |&zone: &Zone| Slot {
-            state: Mutex::new(State { zone, failed_at: None }),
+            state: Mutex::new(ZoneState { zone, failed_at: None }),
             written: AtomicU64::new(zone.written),
         };
         let zones = reported.iter().map(slot).collect();
@@ -185,12 +185,12 @@ impl ZonedFlash {
         self.zones[zone as usize].written.load(Ordering::Acquire)
     }
 
-    fn set(&self, zone: u32, state: &mut State, found: Zone) {
+    fn set(&self, zone: u32, state: &mut ZoneState, found: Zone) {
         state.zone = found;
         self.zones[zone as usize].written.store(found.written, Ordering::Release);
     }
 
-    pub(super) fn state(&self, zone: u32) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self, zone: u32) -> MutexGuard<'_, ZoneState> {
         self.zones[zone as usize].state.lock()
     }
 
@@ -199,7 +199,7 @@ impl ZonedFlash {
     }
 
     /// Resets a zone that is not empty.
-    pub(super) fn reset(&self, zone: u32, state: &mut State) -> io::Result<()> {
+    pub(super) fn reset(&self, zone: u32, state: &mut ZoneState) -> io::Result<()> {
         if state.zone.condition != Condition::Empty {
             self.device.reset(zone).map_err(|error| self.failed(zone, "resetting", error))?;
             state.failed_at = None;
@@ -209,7 +209,7 @@ impl ZonedFlash {
     }
 
     /// Finishes a zone that is active.
-    fn finish(&self, zone: u32, state: &mut State) -> io::Result<()> {
+    fn finish(&self, zone: u32, state: &mut ZoneState) -> io::Result<()> {
         let Zone { condition, written } = state.zone;
         if !condition.is_active() {
             return Ok(());
@@ -228,7 +228,7 @@ impl ZonedFlash {
     }
 
     /// Pads a zone with zeroes up to `end` of the written bytes.
-    pub(super) fn pad(&self, zone: u32, state: &mut State, end: impl Fn(u64) -> u64) -> io::Result<()> {
+    pub(super) fn pad(&self, zone: u32, state: &mut ZoneState, end: impl Fn(u64) -> u64) -> io::Result<()> {
         let end = end(state.zone.written);
         while state.zone.written < end {
             let length = (end - state.zone.written).min(ZEROES.0.len() as u64);
@@ -242,7 +242,7 @@ impl ZonedFlash {
     pub(super) fn append(
         &self,
         zone: u32,
-        state: &mut State,
+        state: &mut ZoneState,
         buffers: &mut [IoSlice<'_>],
         offset: u64,
         length: u64,

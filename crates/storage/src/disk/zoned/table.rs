@@ -29,7 +29,7 @@ const CONDITIONS: [Condition; 6] =
 
 /// The layout of a file, stored as JSON after the magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Description {
+struct TableDescription {
     zones: u32,
     zoning: Zoning,
     /// Number of copies of description and table, given by the magic number.
@@ -37,7 +37,7 @@ struct Description {
     copies: u64,
 }
 
-impl Description {
+impl TableDescription {
     /// Encodes a page: the magic number, the length of the JSON, the checksum of both, and the JSON.
     fn to_page(self) -> io::Result<Vec<u8>> {
         let json = serde_json::to_vec(&self)?;
@@ -51,10 +51,10 @@ impl Description {
     }
 
     /// Decodes a page of [`to_page`](Self::to_page). Returns `None` if it is damaged.
-    fn from_page(page: &[u8]) -> Option<Description> {
+    fn from_page(page: &[u8]) -> Option<TableDescription> {
         if &page[..8] == MAGIC_ONCE {
             let json = page[8..].split(|&byte| byte == 0).next().unwrap_or_default();
-            return Some(Description { copies: 1, ..serde_json::from_slice(json).ok()? });
+            return Some(TableDescription { copies: 1, ..serde_json::from_slice(json).ok()? });
         }
         let mut unsigned = page.to_vec();
         unsigned[12..16].fill(0);
@@ -62,7 +62,7 @@ impl Description {
             return None;
         }
         let length = u32::from_le_bytes(page[8..12].try_into().expect("4 bytes")) as usize;
-        Some(Description { copies: 2, ..serde_json::from_slice(page.get(16..16 + length)?).ok()? })
+        Some(TableDescription { copies: 2, ..serde_json::from_slice(page.get(16..16 + length)?).ok()? })
     }
 
     fn table_bytes(&self) -> u64 {
@@ -126,11 +126,11 @@ pub(super) fn is_at(path: &Path) -> bool {
 
 /// The layout of a new file with as many zones as fit into `size` bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan(Description);
+pub(super) struct Plan(TableDescription);
 
 impl Plan {
     pub fn new(size: u64, zoning: Zoning) -> Plan {
-        Plan(Description { zones: (size / zoning.size).min(u32::MAX.into()) as u32, zoning, copies: 2 })
+        Plan(TableDescription { zones: (size / zoning.size).min(u32::MAX.into()) as u32, zoning, copies: 2 })
     }
 
     pub fn file_bytes(&self) -> u64 {
@@ -143,11 +143,11 @@ impl Plan {
 pub(super) struct Table {
     /// Uses the page cache.
     file: File,
-    description: Description,
+    description: TableDescription,
 }
 
 /// A table that was read.
-pub(super) struct Found {
+pub(super) struct ReadTable {
     pub table: Table,
     pub zones: Vec<Zone>,
     /// A note for users about damage that was repaired.
@@ -163,7 +163,7 @@ impl Table {
 
     /// Reads the description of a file of this size. Damaged parts are read from the other copy, and repaired if `mend`
     /// is set.
-    pub fn open(file: File, bytes: u64, mend: bool) -> io::Result<Found> {
+    pub fn open(file: File, bytes: u64, mend: bool) -> io::Result<ReadTable> {
         let wrong = |what: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("its description of zones is damaged: {what}"))
         };
@@ -171,7 +171,7 @@ impl Table {
         let page = |at: u64| {
             let mut page = vec![0; ALIGNMENT];
             file.read_exact_at(&mut page, at)?;
-            io::Result::Ok(Description::from_page(&page))
+            io::Result::Ok(TableDescription::from_page(&page))
         };
         let description = match page(0)? {
             Some(description) => {
@@ -218,7 +218,7 @@ impl Table {
         if note.is_some() && mend {
             table.write_all(&zones)?;
         }
-        Ok(Found { table, zones, note })
+        Ok(ReadTable { table, zones, note })
     }
 
     pub fn zones(&self) -> u32 {
@@ -336,7 +336,7 @@ mod tests {
         assert!(is_at(&path));
         let open =
             || Table::open(File::options().read(true).write(true).open(&path).unwrap(), bytes.len() as u64, true);
-        let Found { table, zones, note } = open().unwrap();
+        let ReadTable { table, zones, note } = open().unwrap();
         let empty = Zone { condition: Condition::Empty, written: 0 };
         let full = Zone { condition: Condition::Full, written: 98304 };
         assert_eq!((&zones[..], note, table.data()), (&[empty, full, empty][..], None, 1 << 20));

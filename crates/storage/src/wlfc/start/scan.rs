@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::time::{self, Mutex};
 use flashwise_core::format::{BLOCK_BYTES, Difference, Resets, State as CacheState, Superblock};
 use flashwise_core::wlfc::durable::Durable;
-use flashwise_core::wlfc::scan::{Buckets, Found, ScanError, Walk, confront, end_of, judge, walk};
+use flashwise_core::wlfc::scan::{BucketContents, Buckets, ScanError, Walk, confront, end_of, judge, walk};
 use flashwise_core::wlfc::{Options, Scan};
 use flashwise_engine::memory::Memory;
 
@@ -263,16 +263,17 @@ fn differ(
     flash: &dyn Disk,
     superblock: &Superblock,
     walks: &[Option<Walk>],
-    founds: &[Option<Result<Found, ScanError<io::Error>>>],
+    founds: &[Option<Result<BucketContents, ScanError<io::Error>>>],
     is_failed: impl Fn(u32) -> bool,
 ) -> Difference {
     let Some(digest) = &superblock.digest else { return Difference::None };
-    let value = |(bucket, (walk, found)): (u32, (&Option<Walk>, &Option<Result<Found, _>>))| match (walk, found) {
-        _ if is_failed(bucket) => Some(0),
-        (Some(walk), Some(Ok(found))) => walk.value_in(digest, found.scan.end),
-        // The bucket is damaged, which another error reports.
-        _ => None,
-    };
+    let value =
+        |(bucket, (walk, found)): (u32, (&Option<Walk>, &Option<Result<BucketContents, _>>))| match (walk, found) {
+            _ if is_failed(bucket) => Some(0),
+            (Some(walk), Some(Ok(found))) => walk.value_in(digest, found.scan.end),
+            // The bucket is damaged, which another error reports.
+            _ => None,
+        };
     let values: Vec<Option<u32>> = (0..).zip(walks.iter().zip(founds)).map(value).collect();
     // An empty zone does not contain the time of its reset.
     let may_have_been_reset = |bucket: u32| {

@@ -3,7 +3,7 @@
 use flashwise_storage::export::{Export, Operation, Request};
 
 use super::super::pdu::{FINAL, Header, NO_TAG, reject};
-use super::task::{OVERHEAD_BYTES, ReadyToTransfer, State, Task, first_need};
+use super::task::{CommandState, OVERHEAD_BYTES, ReadyToTransfer, Task, first_need};
 use super::{IMMEDIATE_MAX, Owner, Pause, Session, Turn, Use};
 use crate::front::budget::Need;
 use crate::front::completions::{Asked, Completed};
@@ -114,7 +114,7 @@ impl Session<'_> {
         if has_memory {
             self.reserve(tag, need, taken);
         } else if !brings_data {
-            self.tasks.set_state(tag, State::Waiting);
+            self.tasks.set_state(tag, CommandState::Waiting);
             self.waiting.push_back(tag);
             return None;
         }
@@ -153,7 +153,7 @@ impl Session<'_> {
             received: 0,
             data_number: 0,
             asked: 0,
-            state: if unsolicited { State::Unsolicited } else { State::Gathered },
+            state: if unsolicited { CommandState::Unsolicited } else { CommandState::Gathered },
             reserved_bytes: 0,
             promised_bytes: 0,
             aborts,
@@ -175,12 +175,12 @@ impl Session<'_> {
         };
         let end = task.received + length;
         let (transfer, most) = match task.state {
-            State::Solicited(ready) => (ready.tag, ready.end),
+            CommandState::Solicited(ready) => (ready.tag, ready.end),
             _ => (NO_TAG, first_burst_bytes_max.min(task.expected)),
         };
         let is_in_order = header.word(40) as usize == task.received;
         let is_last = header.has(FINAL);
-        let is_short = matches!(task.state, State::Solicited(ready) if is_last && end < ready.end);
+        let is_short = matches!(task.state, CommandState::Solicited(ready) if is_last && end < ready.end);
         if header.word(20) != transfer || !is_in_order || end > most || is_short {
             return Some(self.break_off());
         }
@@ -195,7 +195,7 @@ impl Session<'_> {
         let data = std::mem::take(&mut task.data);
         if is_last {
             task.data_number = 0;
-            self.tasks.set_state(tag, State::Gathered);
+            self.tasks.set_state(tag, CommandState::Gathered);
         }
         self.expect(Owner::Task(tag), data, header, kept);
         None
@@ -209,7 +209,7 @@ impl Session<'_> {
             self.forget(tag);
             return None;
         }
-        if matches!(task.state, State::Gathered) {
+        if matches!(task.state, CommandState::Gathered) {
             self.gathered(tag);
         }
         None
@@ -223,7 +223,7 @@ impl Session<'_> {
                 let need = task.need();
                 let taken = if self.waiting.is_empty() { self.take(need) } else { 0 };
                 if taken == 0 {
-                    self.tasks.set_state(tag, State::Waiting);
+                    self.tasks.set_state(tag, CommandState::Waiting);
                     return self.waiting.push_back(tag);
                 }
                 self.reserve(tag, need, taken);
@@ -233,7 +233,7 @@ impl Session<'_> {
             self.transfers = if self.transfers == NO_TAG - 1 { 0 } else { self.transfers + 1 };
             let (transfer, from, lun, number) = (self.transfers, task.received, task.lun, task.asked);
             task.asked += 1;
-            self.tasks.set_state(tag, State::Solicited(ReadyToTransfer { tag: transfer, end: from + length }));
+            self.tasks.set_state(tag, CommandState::Solicited(ReadyToTransfer { tag: transfer, end: from + length }));
             return self.put_ready(tag, lun, transfer, number, from, length);
         }
         self.perform(tag);
@@ -258,7 +258,7 @@ impl Session<'_> {
         match work {
             Work::Answer(answer) => self.respond(tag, answer),
             Work::Plan(plan) => {
-                self.tasks.set_state(tag, State::Running(Box::new(plan)));
+                self.tasks.set_state(tag, CommandState::Running(Box::new(plan)));
                 self.advance(tag, None);
             }
         }
@@ -268,7 +268,7 @@ impl Session<'_> {
     fn advance(&mut self, tag: u32, completed: Option<Completed>) {
         let Some(used) = &self.used else { return };
         let Some(task) = self.tasks.get_mut(tag) else { return };
-        let State::Running(plan) = &mut task.state else { return };
+        let CommandState::Running(plan) = &mut task.state else { return };
         let alone = self.requests_in_flight == 0 && self.link.input.available().is_empty();
         let (completions, solitude) = (self.control.completions(), &mut self.solitude);
         let mut waited = false;
@@ -355,7 +355,7 @@ impl Session<'_> {
             }
             self.waiting.pop_front();
             self.reserve(tag, need, taken);
-            self.tasks.set_state(tag, State::Gathered);
+            self.tasks.set_state(tag, CommandState::Gathered);
             self.gathered(tag);
         }
     }

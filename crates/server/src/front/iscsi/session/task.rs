@@ -28,7 +28,7 @@ pub struct ReadyToTransfer {
 }
 
 /// The state of a command.
-pub enum State {
+pub enum CommandState {
     /// Waits for memory: to start, or to request the next part of its data.
     Waiting,
     /// Waits for unsolicited data.
@@ -68,7 +68,7 @@ pub struct Task {
     /// Number of requests for data.
     pub asked: u32,
     /// Its state. Once it is in the table, only [`Tasks::set_state`] changes it.
-    pub state: State,
+    pub state: CommandState,
     /// Memory reserved for it.
     pub reserved_bytes: usize,
     /// Its memory once all of its data has arrived; 0 until some is reserved.
@@ -115,7 +115,7 @@ impl Task {
 
     /// True if it awaits data from the initiator.
     pub fn awaits_data(&self) -> bool {
-        matches!(self.state, State::Unsolicited | State::Solicited(_))
+        matches!(self.state, CommandState::Unsolicited | CommandState::Solicited(_))
     }
 }
 
@@ -171,7 +171,7 @@ impl Tasks {
     }
 
     /// Sets the state of one.
-    pub fn set_state(&mut self, tag: u32, state: State) {
+    pub fn set_state(&mut self, tag: u32, state: CommandState) {
         let Some(task) = self.tasks.get_mut(&tag) else { return };
         self.awaiting_data -= usize::from(task.awaits_data());
         task.state = state;
