@@ -20,7 +20,7 @@ use super::record::{Change, Run};
 use super::space::Space;
 use crate::export::{Done, Error, Export, Operation, Request};
 
-/// A chunk that gets a place for a write.
+/// A chunk that gets a place for a write, or keeps its place until the others are zeroed.
 #[derive(Clone, Copy)]
 struct New {
     /// Its index in the logical disk.
@@ -31,9 +31,15 @@ struct New {
 }
 
 impl New {
+    /// True if this is the first write of the chunk.
+    fn is_first(&self) -> bool {
+        self.before.written().is_none()
+    }
+
     /// Restores the entry after a failed write. Returns the place if it was allocated for this write.
     fn undo(self, entries: &mut Entries) -> Option<u32> {
-        entries.set(self.at, self.before);
+        let before = if self.is_first() { self.before } else { entries[self.at].held(false) };
+        entries.set(self.at, before);
         self.before.chunk().is_none().then_some(self.chunk)
     }
 }
@@ -86,7 +92,7 @@ impl LogicalDisk {
             Some(Ok(new)) => new,
         };
         let done = self.durable_after(&mut request, done);
-        let places: Vec<_> = new.iter().map(|new| (new.at, new.chunk)).collect();
+        let places: Vec<_> = new.iter().filter(|new| new.is_first()).map(|new| (new.at, new.chunk)).collect();
         let finish: Done = {
             let disk = self.shared.export(self.id);
             Box::new(move |result| {
@@ -158,12 +164,15 @@ impl LogicalDisk {
         })
     }
 
-    /// Allocates places for the chunks that have none, and holds the chunks. If one fails, none is changed.
+    /// Allocates places for the chunks that have none, and holds all chunks. If one fails, none is changed. Chunks with
+    /// data are held too: they must not move or be released before the new data is submitted, which waits for zeroes.
     fn place(&self, space: &mut Space, entries: &mut Entries, request: &Request) -> Result<Vec<New>, Error> {
         let mut new: Vec<New> = Vec::new();
         for at in LogicalDisk::chunks(request) {
             let entry = entries[at];
-            if entry.written().is_some() {
+            if let Some(chunk) = entry.written() {
+                entries.set(at, entry.held(true));
+                new.push(New { at, chunk, before: entry });
                 continue;
             }
             let before = at.checked_sub(1).and_then(|before| entries[before].chunk());
@@ -202,7 +211,9 @@ impl LogicalDisk {
                     if written {
                         let now = entries[new.at].held(false);
                         entries.set(new.at, now);
-                        add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
+                        if new.is_first() {
+                            add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
+                        }
                     } else {
                         let place = new.undo(&mut entries);
                         released.extend(place.filter(|_| !self.has_planted(Bug::KeepsRefusedPlaces)));
@@ -275,4 +286,57 @@ pub(super) fn add_run(changes: &mut Vec<Change>, id: u32, at: u32, chunk: u32, w
         return;
     }
     changes.push(Change::Mapped(id, Run { first: at, step: 1, chunk, count: 1, written }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::pool::{NewLogical, Pool, PoolConfig, prepare};
+    use crate::volume::VolumeConfig;
+
+    #[test]
+    fn a_write_with_new_chunks_holds_its_other_chunks_too() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let disks = vec![folder.path().join("a.img")];
+        std::fs::File::create(&disks[0]).unwrap().set_len(8 << 20).unwrap();
+        drop(prepare::create("tank", &disks, &[]).unwrap());
+        let mut cache = VolumeConfig::of("tank", Path::new(""), Path::new(""));
+        cache.state_directory = folder.path().to_owned();
+        let pool = Pool::open(PoolConfig { disks, degraded: false, cache }, &|_, _| ()).unwrap().0;
+        pool.create_logical(&NewLogical {
+            name: "vm".to_owned(),
+            size_bytes: 1 << 20,
+            thick: false,
+            striped: false,
+            cached: true,
+            mode: None,
+            pinned_ram_bytes: 0,
+        })
+        .unwrap();
+        let disk = pool.logical("vm").unwrap();
+        let write = |chunks: u64| Request {
+            operation: Operation::Write,
+            offset: 0,
+            length: chunks * CHUNK_BYTES,
+            force_unit_access: false,
+            data: vec![1; (chunks * CHUNK_BYTES) as usize],
+            caching: Caching::Usual,
+        };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        disk.submit(write(1), Box::new(move |result| drop(sender.send(result))));
+        receiver.recv().unwrap().unwrap();
+        let held = || disk.logical.entries()[..2].iter().map(|entry| entry.is_held()).collect::<Vec<_>>();
+        for written in [false, true] {
+            let new = disk
+                .place(&mut pool.shared.state().metadata.map.space, &mut disk.logical.entries_mut(), &write(2))
+                .unwrap();
+            assert_eq!(held(), [true, true]);
+            disk.placed(new, written);
+            assert_eq!(held(), [false, false]);
+            let count = disk.logical.entries()[..2].iter().filter(|entry| entry.written().is_some()).count();
+            assert_eq!(count, 1 + usize::from(written));
+        }
+    }
 }
