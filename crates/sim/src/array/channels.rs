@@ -13,7 +13,7 @@ use flashwise_device::TierModel;
 
 /// The channels of all devices of a tier. Accesses come in order of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Channels {
+pub(super) struct Channels {
     devices: u32,
     /// Channels per device.
     channels: usize,
@@ -67,15 +67,6 @@ impl Channels {
         };
         self.runs[device] = (request, done_ns);
         done_ns
-    }
-
-    /// Serves an access of several blocks as one run of the first device, and returns its end. Without a transfer rate,
-    /// each block takes the latency.
-    #[inline]
-    pub fn access_run(&mut self, blocks: u32, op: Op, at_ns: u64) -> u64 {
-        let latency_ns = self.latency_ns[op as usize];
-        let further_ns = self.transfer_ns.unwrap_or(latency_ns).saturating_mul((blocks - 1).into());
-        self.serve(0, latency_ns.saturating_add(further_ns), at_ns)
     }
 
     /// Flushes all devices at `at_ns`, each in its turn, and returns the end. It takes no time of its own.

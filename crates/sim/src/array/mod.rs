@@ -22,7 +22,6 @@ use serde::Serialize;
 use flashwise_trace::Trace;
 
 pub use arrivals::Arrivals;
-pub(crate) use channels::Channels;
 pub use clients::Waits;
 pub use epoch::ArrayEpoch;
 pub use figures::ArrayFigures;

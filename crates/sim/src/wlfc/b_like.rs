@@ -18,11 +18,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flashwise_core::access::Op;
 use flashwise_core::cache::Kind;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::lists::Lists;
-use flashwise_core::order::Use;
 use flashwise_core::step::FlashStep;
 use flashwise_core::wlfc::Figures;
 use flashwise_device::TierModel;
@@ -30,9 +28,10 @@ use flashwise_device::flash::clock::Operation;
 use flashwise_device::flash::{Clock, Device, DeviceError, Ftl, FtlConfig, Meter};
 use flashwise_trace::request_file::CacheRequest;
 
-use super::simulation::{Buckets, Latencies};
-use super::steps::{Steps, Work};
 use crate::cache_settings::SPARE;
+
+use super::schedule::{Schedule, Work};
+use super::simulation::{Buckets, Latencies};
 use crate::stretch::Counts;
 
 /// Configuration of a B_like.
@@ -123,7 +122,7 @@ struct Open {
 pub struct BLike {
     config: BLikeConfig,
     ftl: Ftl<Recorder>,
-    steps: Steps,
+    schedule: Schedule,
     latencies: Latencies,
     figures: Figures,
     /// The B+ tree: the slot of each cached block. A slot is one block of a page of the SSD.
@@ -160,7 +159,7 @@ impl BLike {
         let slots = (buckets * config.bucket_pages * config.page_blocks) as usize;
         Ok(BLike {
             ftl: Ftl::metered(ftl, Recorder::default())?,
-            steps: Steps::new(flash, backend),
+            schedule: Schedule::new(flash, backend, buckets),
             latencies: Latencies::default(),
             figures: Figures::default(),
             index: BTreeMap::new(),
@@ -182,7 +181,7 @@ impl BLike {
         let &CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, .. } = request;
         let block = BLOCK_BYTES as u64;
         let blocks = offset / block..(offset + length).div_ceil(block);
-        self.steps.begin();
+        self.schedule.begin();
         self.figures.requests += 1;
         let mut missed = Vec::new();
         match kind {
@@ -202,13 +201,14 @@ impl BLike {
         if kind == Kind::Flush || durable {
             self.write_journal();
         }
-        let ns = self.steps.reply();
+        let ns = self.schedule.reply();
         self.latencies.record(kind, length, ns);
         for run in missed {
             self.append(run, false);
         }
         self.collect();
         while self.free.len() <= self.config.free_buckets as usize && self.evict() {}
+        self.schedule.end();
     }
 
     /// Reads the cached blocks from flash and the others from the backend. Returns the latter.
@@ -235,7 +235,7 @@ impl BLike {
         }
         for run in &missed {
             self.figures.read_admissions += counted * (run.end - run.start);
-            self.backend((run.end - run.start) as u32, Op::Read);
+            self.backend((run.end - run.start) as u32, false);
         }
         missed
     }
@@ -248,7 +248,7 @@ impl BLike {
         for block in ends.into_iter().skip(usize::from(twice)).flatten() {
             match self.index.get(&block) {
                 Some(slot) => self.flash(FlashStep::Read { page: slot / self.config.page_blocks }),
-                None => self.backend(1, Op::Read),
+                None => self.backend(1, false),
             }
         }
     }
@@ -264,7 +264,7 @@ impl BLike {
     fn pass(&mut self, blocks: std::ops::Range<u64>) {
         self.forget_all(blocks.clone());
         self.figures.passed_blocks += blocks.end - blocks.start;
-        self.backend((blocks.end - blocks.start) as u32, Op::Write);
+        self.backend((blocks.end - blocks.start) as u32, true);
     }
 
     /// Zeroes blocks; the backend gets the command without data.
@@ -272,7 +272,7 @@ impl BLike {
         if !blocks.is_empty() {
             self.forget_all(blocks);
             self.figures.backend_writes += 1;
-            self.steps.add(Work::Backend { blocks: 1, op: Op::Write }, []);
+            self.schedule.add(Work::Backend { blocks: 1, write: true });
         }
     }
 
@@ -359,7 +359,7 @@ impl BLike {
         }
         let bucket = self.free.pop_front().expect("a bucket was evicted");
         self.open = Open { bucket, next_page: 0 };
-        self.steps.add(Work::Nothing, [Use::After(bucket.into())]);
+        self.schedule.wait_for(bucket);
     }
 
     /// Writes pending logs to the journal.
@@ -398,7 +398,7 @@ impl BLike {
         }
         dirty.sort_unstable();
         for run in dirty.chunk_by(|before, block| before + 1 == *block) {
-            self.backend(run.len() as u32, Op::Write);
+            self.backend(run.len() as u32, true);
         }
         self.pending_logs += 1;
         self.write_journal();
@@ -415,7 +415,7 @@ impl BLike {
     /// Frees an unused bucket.
     fn release(&mut self, bucket: u32) {
         self.free.push_back(bucket);
-        self.steps.add(Work::Nothing, [Use::Next(bucket.into())]);
+        self.schedule.add(Work::Release { bucket });
     }
 
     /// Periodically frees buckets without live logs, and moves the logs of buckets with few.
@@ -482,18 +482,18 @@ impl BLike {
     fn flash(&mut self, step: FlashStep) {
         self.ftl.step(step);
         for operation in self.ftl.meter_mut().0.drain(..) {
-            self.steps.add(Work::Flash(operation), []);
+            self.schedule.add(Work::Flash(operation));
         }
     }
 
-    fn backend(&mut self, blocks: u32, op: Op) {
+    fn backend(&mut self, blocks: u32, write: bool) {
         let figures = &mut self.figures;
-        let (accesses, moved) = match op {
-            Op::Write => (&mut figures.backend_writes, &mut figures.backend_written_blocks),
-            Op::Read => (&mut figures.backend_reads, &mut figures.backend_read_blocks),
+        let (accesses, moved) = match write {
+            true => (&mut figures.backend_writes, &mut figures.backend_written_blocks),
+            false => (&mut figures.backend_reads, &mut figures.backend_read_blocks),
         };
         (*accesses, *moved) = (*accesses + 1, *moved + u64::from(blocks));
-        self.steps.add(Work::Backend { blocks, op }, []);
+        self.schedule.add(Work::Backend { blocks, write });
     }
 
     /// Number of blocks that fit.
@@ -503,7 +503,7 @@ impl BLike {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        let latencies = Latencies { elapsed_ns: self.steps.now_ns(), ..self.latencies };
+        let latencies = Latencies { elapsed_ns: self.schedule.now_ns(), ..self.latencies };
         Buckets { figures: self.figures, latencies }.counts(self.ftl.counters().erasures)
     }
 
@@ -514,7 +514,7 @@ impl BLike {
 
     /// The time of the last answer.
     pub fn now_us(&self) -> u64 {
-        self.steps.now_ns() / 1000
+        self.schedule.now_ns() / 1000
     }
 
     /// Asserts the invariants. Slow; for tests.

@@ -6,8 +6,8 @@
 
 mod b_like;
 mod managed;
+mod schedule;
 mod simulation;
-mod steps;
 
 pub use b_like::{BLike, BLikeConfig};
 pub use managed::Managed;
