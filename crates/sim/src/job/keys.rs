@@ -28,13 +28,16 @@ pub enum Key {
     Setting(&'static Setting),
 }
 
+/// Placeholder of the value, and meaning, of a flag.
+type About = (&'static str, fn() -> String);
+
 /// A word with a field.
 #[derive(Debug)]
 pub struct Field {
     name: &'static str,
     of: Scope,
-    /// Placeholder of the value, and meaning, of a flag; `None` for words whose flags may be lists.
-    about: Option<(&'static str, fn() -> String)>,
+    /// `None` for words whose flags may be lists.
+    about: Option<About>,
     read: fn(&mut Job, &str) -> Result<(), String>,
     shown: fn(&Job) -> Option<String>,
     clear: fn(&mut Job),
