@@ -189,6 +189,8 @@ macro_rules! words {
         impl $name {
             /// All values, in the order of their declaration.
             pub const ALL: [$name; [$($text),*].len()] = [$($name::$value),*];
+            /// All names.
+            pub const WORDS: [&'static str; [$($text),*].len()] = [$($text),*];
             /// All values by name.
             pub const NAMES: [(&'static str, $name); [$($text),*].len()] = [$(($text, $name::$value)),*];
 

@@ -1,6 +1,6 @@
 //! Groups of epochs that are written back together.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use rustc_hash::FxBuildHasher;
 
@@ -61,21 +61,22 @@ impl LogCache {
         if self.flash_failed {
             versions.retain(|&(_, slot)| self.log.is_durable(slot));
         }
-        let mut newest: HashMap<u32, u32, FxBuildHasher> = HashMap::default();
+        let mut distinct: HashSet<u32, FxBuildHasher> = HashSet::default();
         let (mut joined, mut before_end, mut rest) = (oldest, 0, &versions[..]);
         for epoch in &ended {
             let count = rest.iter().take_while(|(_, slot)| self.log.is_before(*slot, epoch.end)).count();
-            newest.extend(rest[..count].iter().copied());
-            if epoch.end > oldest.end && most.is_some_and(|most| newest.len() > most) {
+            distinct.extend(rest[..count].iter().map(|(block, _)| *block));
+            if epoch.end > oldest.end && most.is_some_and(|most| distinct.len() > most) {
                 break;
             }
             rest = &rest[count..];
             (joined, before_end) = (*epoch, versions.len() - rest.len());
         }
         versions.truncate(before_end);
-        newest = versions.iter().copied().collect();
+        distinct.clear();
+        // The newest version of a block comes last.
         let (mut blocks, absorbed): (Vec<_>, Vec<_>) =
-            versions.into_iter().partition(|(block, slot)| newest[block] == *slot);
+            versions.into_iter().rev().partition(|(block, _)| distinct.insert(*block));
         blocks.sort_unstable();
         let Epoch { end, ended_unix_us, .. } = joined;
         let head = self.next_head(end, ended_unix_us).filter(|_| end > oldest.end && !blocks.is_empty());

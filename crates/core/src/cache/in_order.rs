@@ -349,6 +349,11 @@ impl LogCache {
         let Some(mut group) = order.group.take() else { return };
         let lacks_versions = group.phase != Phase::Mark && order.lost.has_unread();
         let failed = std::mem::take(&mut order.failed) || lacks_versions;
+        if !failed {
+            for (_, slot) in group.absorbed.drain(..) {
+                self.log.drop_kept(slot);
+            }
+        }
         match (group.phase, failed) {
             // It is given up. What is missing belongs to the next one.
             (Phase::Journal, true) => return self.log.find_all_versions(),
@@ -357,9 +362,6 @@ impl LogCache {
                 group.phase = Phase::Place;
                 order.todo.extend(group.blocks.iter().rev());
                 order.lost.begin_attempt();
-                group.absorbed.drain(..).for_each(|(_, slot)| {
-                    self.log.drop_kept(slot);
-                });
             }
             (Phase::Place, true) => {
                 let log = &self.log;
@@ -369,12 +371,7 @@ impl LogCache {
             }
             (Phase::Place, false) if group.head.is_some() => group.phase = Phase::Mark,
             (Phase::Mark, true) => {}
-            (Phase::Place | Phase::Mark, false) => {
-                group.absorbed.drain(..).for_each(|(_, slot)| {
-                    self.log.drop_kept(slot);
-                });
-                return self.end_group(&group);
-            }
+            (Phase::Place | Phase::Mark, false) => return self.end_group(&group),
         }
         order.group = Some(group);
     }

@@ -172,7 +172,8 @@ fn in_use_of_buckets(flash_mib: u64) -> usize {
     in_use
 }
 
-/// 8 GiB more of flash are 2,097,152 more pages, in 4,096 buckets: temporary buffers take 0.02 bytes per page.
+/// 8 GiB more of flash are 2,097,152 more pages, in 4,096 buckets: temporary buffers take 0.02 bytes per page. The tables
+/// of buckets take 0.08, and usually 0.92: one that has just grown has room for as many again.
 #[test]
 fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
     alone(|| {
@@ -180,7 +181,7 @@ fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
         let (small, large) = (in_use_of_buckets(64), in_use_of_buckets(8256));
         let a_page = (large as f64 - small as f64) / 2_097_152.0;
         println!("{small} and {large} bytes in use, {a_page:.3} a page");
-        assert!((0.2..1.0).contains(&a_page), "{small} and {large} bytes in use, {a_page:.3} a page");
+        assert!((0.05..1.0).contains(&a_page), "{small} and {large} bytes in use, {a_page:.3} a page");
     });
 }
 

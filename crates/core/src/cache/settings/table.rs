@@ -5,8 +5,10 @@ use super::value::{
     Value, clients, copy_forward, count, duration, mode, online_policy, order, part, refresh, rule, rules, share, size,
     unless,
 };
+use crate::cache::config::{Mode, WriteBackOrder};
 use crate::format::{BLOCK_BYTES, Geometry, Layout};
 use crate::options::{Kind, Parameter, did_you_mean};
+use crate::wlfc::Refresh;
 
 /// Range of the erase unit.
 const ERASE_UNIT: Kind = Kind::PowerOfTwo(Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64, 256 << 20);
@@ -123,7 +125,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         parameter: Parameter {
             name: "write-mode",
-            kind: Kind::Choice(&["write-back", "write-through", "write-around"]),
+            kind: Kind::Choice(&Mode::WORDS),
             default: "write-back",
             meaning: "When written data reaches the backend. write-back: later. write-through: before the answer; \
                 admitted \
@@ -138,7 +140,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         parameter: Parameter {
             name: "write-back-order",
-            kind: Kind::Choice(&["none", "barriers", "journal"]),
+            kind: Kind::Choice(&WriteBackOrder::WORDS),
             default: "none",
             meaning: "Order in which dirty blocks are written back. barriers: that of the clients' flushes, so the \
                       backend without its flash is always a consistent older state. journal: the same, with blocks \
@@ -328,7 +330,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         parameter: Parameter {
             name: "refresh",
-            kind: Kind::Choice(&["read", "evict"]),
+            kind: Kind::Choice(&Refresh::WORDS),
             default: "read",
             meaning: "When wlfc updates read copies: read (at each read) or evict (when logs are evicted)",
         },
