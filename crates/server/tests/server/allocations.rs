@@ -172,8 +172,8 @@ fn in_use_of_buckets(flash_mib: u64) -> usize {
     in_use
 }
 
-/// 8 GiB more of flash are 2,097,152 more pages, in 4,096 buckets: temporary buffers take 0.02 bytes per page. The tables
-/// of buckets take 0.08, and usually 0.92: one that has just grown has room for as many again.
+/// 8 GiB more of flash are 2,097,152 more pages, in 4,096 buckets: temporary buffers take 0.02 bytes per page. The
+/// tables of buckets take 0.08, and usually 0.92: one that has just grown has room for as many again.
 #[test]
 fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
     alone(|| {
