@@ -124,16 +124,20 @@ impl Shared {
     /// Queues a job that runs once all changes in memory are durable.
     pub(super) fn queue(&self, job: Job) {
         let jobs = self.jobs.lock();
-        let Some(jobs) = &*jobs else {
-            let pool = self.name.clone();
-            return match job {
-                Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
-                Job::Again(again) => again(),
-                Job::Changed(done) => done(Err(PoolError::Refused { pool, what: "it is closed".to_owned() })),
-            };
-        };
-        // The thread ends only after the sender is dropped.
-        let _ = jobs.send(job);
+        if let Some(jobs) = &*jobs {
+            // The thread ends only after the sender is dropped.
+            let _ = jobs.send(job);
+            return;
+        }
+        // The job may queue another one.
+        drop(jobs);
+        match job {
+            Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
+            Job::Again(again) => again(),
+            Job::Changed(done) => {
+                done(Err(PoolError::Refused { pool: self.name.clone(), what: "it is closed".to_owned() }));
+            }
+        }
     }
 
     /// Makes all changes in memory durable, and waits for it.
