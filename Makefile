@@ -95,9 +95,13 @@ crash: ## Simulated power failures: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
 	cargo test -p flashwise-storage --test storage -- --nocapture crash::faults::random_faults
 
 # With write-back in order, the backend is a state of the volume whenever the flash is lost. About 2,000 losses a second.
-lost-flash: ## Losses of the flash, with write-back in order: FLASHWISE_CRASH_POINTS, FLASHWISE_SEED
+# Then worlds of a pool, with 200 losses each.
+FLASHWISE_POOLS ?= 1000
+lost-flash: ## Losses of the flash, with write-back in order: FLASHWISE_CRASH_POINTS, FLASHWISE_POOLS, FLASHWISE_SEED
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-storage --test storage -- --nocapture crash::in_order_ crash::scripts::in_order_ crash::an_order_
+	FLASHWISE_WORLDS=$(FLASHWISE_POOLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-storage --test storage -- --nocapture pool::in_order::
 
 # Volumes and pools on devices that fail for a while: 10,000 worlds of each of five kinds.
 FLASHWISE_WORLDS ?= 50000

@@ -40,6 +40,9 @@ crate::words! {
         /// As usual, but a write reaches the backend before its answer. No list sets this; it is used for a
         /// write-through logical disk in a write-back pool.
         Through "through",
+        /// As never, for zeroes of blocks that no client can read yet: ordered write-back delays none of them. No list
+        /// sets this; it is used for new chunks of a pool.
+        Unowned "unowned",
     }
 }
 

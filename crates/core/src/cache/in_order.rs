@@ -134,6 +134,27 @@ impl LogCache {
         self.in_order.as_ref().map(|order| &order.epochs)
     }
 
+    /// Returns the end of the last epoch that has ended, if data is written back in order. All changes that were
+    /// durable before are in epochs up to it.
+    pub fn ended_epochs(&self) -> Option<Place> {
+        self.in_order.as_ref().filter(|_| self.has_flash).map(|order| order.epochs.last())
+    }
+
+    /// Returns if the backend has all epochs up to an end. It has without write-back in order. It has, too, if the end
+    /// is behind the log, and so of an earlier flash.
+    pub fn written_back(&self) -> impl Fn(Place) -> bool + use<> {
+        let done = self.in_order.as_ref().filter(|_| self.has_flash).map(|order| order.epochs.done());
+        let log_end = self.log.end();
+        move |end| done.is_none_or(|done| done >= end) || end > log_end
+    }
+
+    /// Returns the end of the log, and the blocks with data in it that the backend lacks, in any version.
+    pub fn unfinished_blocks(&self) -> (Place, Vec<u32>) {
+        let end = self.log.end();
+        let versions = self.log.versions_between(Place::default(), end);
+        (end, versions.into_iter().map(|(block, _)| block).collect())
+    }
+
     /// Returns the number of flushes of the backend, besides those of batches, that have ended.
     pub fn backend_flushes(&self) -> u64 {
         self.unflushed.ended()

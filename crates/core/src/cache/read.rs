@@ -32,7 +32,7 @@ impl LogCache {
         let blocks = end - first;
         let (bypasses, counted) = match request.caching {
             Caching::Always => return false,
-            Caching::Never => (true, &mut self.figures.filtered_blocks),
+            Caching::Never | Caching::Unowned => (true, &mut self.figures.filtered_blocks),
             Caching::Usual | Caching::Through => {
                 (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks)
             }

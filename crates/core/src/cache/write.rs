@@ -191,7 +191,7 @@ impl LogCache {
 
     /// True if written data may stay in RAM and on flash until it is written back.
     fn may_stay(&self, request: &Request) -> bool {
-        self.config.mode == Mode::WriteBack && !matches!(request.caching, Caching::Through | Caching::Never)
+        self.config.mode == Mode::WriteBack && matches!(request.caching, Caching::Usual | Caching::Always)
     }
 
     /// Writes blocks to flash, to the backend, or to both, according to the mode and the policy (if it is consulted).
@@ -404,7 +404,15 @@ impl LogCache {
         let block_bytes = BLOCK_BYTES as u64;
         whole.start += u32::from(!request.offset.is_multiple_of(block_bytes));
         whole.end -= u32::from(!(request.offset + request.length).is_multiple_of(block_bytes));
-        let zeroes_dirty = !whole.is_empty() && self.zero_whole(&whole, may_punch_holes, steps);
+        let may_pass = self.may_pass() || request.caching == Caching::Unowned;
+        let zeroes_dirty = match (whole.is_empty(), may_pass) {
+            (true, _) => false,
+            (false, true) => self.zero_whole(&whole, may_punch_holes, steps),
+            (false, false) => {
+                self.log_zeroes(&whole, steps);
+                false
+            }
+        };
         let mut written = Vec::new();
         for part in if trim { Vec::new() } else { edges(request.offset, request.length) } {
             self.touched.add(part.block..part.block + 1);
@@ -424,10 +432,6 @@ impl LogCache {
     fn zero_whole(&mut self, blocks: &Range<u32>, may_punch_holes: bool, steps: &mut Vec<Step>) -> bool {
         let mut replaces_dirty = false;
         self.figures.zeroed_blocks += blocks.len() as u64;
-        if !self.may_pass() {
-            self.log_zeroes(blocks, steps);
-            return false;
-        }
         self.note_change();
         let mut zeroes = None;
         let mut marked = Vec::new();
@@ -483,6 +487,7 @@ impl LogCache {
 
     /// Plans zeroes of whole blocks in the log.
     fn log_zeroes(&mut self, blocks: &Range<u32>, steps: &mut Vec<Step>) {
+        self.figures.zeroed_blocks += blocks.len() as u64;
         self.touched.add(blocks.clone());
         let frame = self.take_transient();
         steps.push(Step::Zero { frame, at: 0, length: BLOCK_BYTES as u16 });

@@ -22,6 +22,14 @@ pub enum Bug {
     ForgetsHeldRequests,
     /// The places of a refused first write stay allocated.
     KeepsRefusedPlaces,
+    /// With write-back in order, the zeroes of a new chunk are written back in order, too.
+    ZeroesInOrder,
+    /// With write-back in order, the map has no longer a chunk that is about to be trimmed.
+    TrimsAtOnce,
+    /// With write-back in order, the map has the new place of a chunk before its disk has the copy.
+    MovesAhead,
+    /// With write-back in order, a released chunk is reused although versions of it wait for write-back.
+    ReusesAtOnce,
 }
 
 /// The behaviour of the engine, besides the configuration of the cache.

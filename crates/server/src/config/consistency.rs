@@ -92,10 +92,8 @@ fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &
         let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
         return Err(origin.refuse(section, "name", problem));
     }
-    let order = pool.cache.cache.order();
-    if order != WriteBackOrder::None {
-        let found = order.name();
-        let problem = format!("found {found}, expected none: a pool changes its map at once, and its data later");
+    if pool.cache.cache.order() == WriteBackOrder::Journal {
+        let problem = "found journal, expected none or barriers: a pool has no journal".to_owned();
         return Err(origin.refuse(section, "write-back-order", problem));
     }
     check_cache(section, &pool.cache, origin)

@@ -210,7 +210,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a/b'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nname = '..'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'"),
-        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nwrite-back-order = 'barriers'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nwrite-back-order = 'journal'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'A'\ndisks = 'disk.img'"),
         refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nflash-size = '64MiB'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nbackend = 'disk.img'"),

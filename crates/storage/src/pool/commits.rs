@@ -8,14 +8,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use flashwise_core::filter::Caching;
+use flashwise_engine::engine::Bug;
 
 use super::map::{Entry, Logical};
 use super::metadata::REVIVE_INTERVAL;
 use super::owners::chunk_of;
 use super::record::Change;
-use super::{CHUNK_BYTES, PoolError, Shared, Tables};
+use super::resting::Resting;
+use super::{CHUNK_BYTES, LogicalDisk, PoolError, Shared, Tables};
 use crate::export::{Done, Error, Export, Operation, Request};
 use crate::time::{self, JoinHandle, Receiver, channel};
 use crate::vital;
@@ -26,10 +29,16 @@ pub(super) enum Job {
     Flush(u32, Done),
     /// Retries an operation that needed free chunks.
     Again(Box<dyn FnOnce() + Send>),
+    /// Runs once all requests that looked up the map before are in the cache, whether or not changes are durable.
+    Drained(Box<dyn FnOnce() + Send>),
     /// Completes an operation of an administrator.
     Changed(Box<dyn FnOnce(Result<(), PoolError>) + Send>),
 }
 
+/// Maximum time to write back everything, while chunks wait to move or writes wait for space.
+const WAITS_AT_MOST: Duration = Duration::from_secs(60);
+/// Interval of looks at the progress.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Length of the largest trim of released chunks.
 const TRIM_BYTES: u64 = 1 << 30;
 
@@ -44,13 +53,32 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
             }
             // At most once per interval, regardless of other work. A disk that fails again is retried.
             let _ = shared.state().metadata.bring_up_to_date();
+            shared.wake();
             let first = match jobs.recv_timeout(REVIVE_INTERVAL) {
-                Ok(first) => first,
+                Ok(first) => Some(first),
+                // Trimmed chunks wait for an end of an epoch, and the map follows the data.
+                Err(RecvTimeoutError::Timeout) if shared.is_in_order() && shared.has_changes() => None,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
-            let result = shared.round();
+            let is_tick = first.is_none();
+            let (drained, batch): (Vec<Job>, Vec<Job>) =
+                first.into_iter().chain(jobs.try_iter()).partition(|job| matches!(job, Job::Drained(_)));
+            if !drained.is_empty() {
+                shared.gate.drain();
+            }
+            for job in drained {
+                let Job::Drained(go_on) = job else { unreachable!("others are in the batch") };
+                go_on();
+            }
+            if batch.is_empty() && !is_tick {
+                continue;
+            }
+            let lacks_space = batch.iter().any(|job| matches!(job, Job::Again(_)));
+            let result = match lacks_space && shared.is_in_order() && shared.has_resting() {
+                true => shared.make_room(),
+                false => shared.round(),
+            };
             let held_back = result.as_ref().ok().cloned().unwrap_or_default();
             // Logs a failure once, until it changes or is resolved.
             let failure = result.as_ref().err().map(ToString::to_string);
@@ -71,7 +99,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
                     (Job::Flush(disk, done), None) if held_back.contains(&disk) => done(Err(Error::Io)),
                     (Job::Flush(_, done), None) => done(Ok(Vec::new())),
                     (Job::Flush(_, done), Some(error)) => done(Err(from_pool(error))),
-                    (Job::Again(again), _) => again(),
+                    (Job::Again(again) | Job::Drained(again), _) => again(),
                     (Job::Changed(done), None) => done(Ok(())),
                     (Job::Changed(done), Some(error)) => done(Err(PoolError::Together(error.clone()))),
                 }
@@ -133,7 +161,7 @@ impl Shared {
         drop(jobs);
         match job {
             Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
-            Job::Again(again) => again(),
+            Job::Again(again) | Job::Drained(again) => again(),
             Job::Changed(done) => {
                 done(Err(PoolError::Refused { pool: self.name.clone(), what: "it is closed".to_owned() }));
             }
@@ -172,7 +200,7 @@ impl Shared {
             state.pending.extend(later);
             state.released.extend(released);
         };
-        if let Err(error) = self.flush_cache() {
+        if let Err(error) = self.flush_and_end_epoch() {
             put_back(batch, &released);
             return Err(error);
         }
@@ -195,6 +223,24 @@ impl Shared {
         put_back(held_back, kept);
         self.uncommitted.fetch_sub(done as u64, Ordering::SeqCst);
         freed.map(|_| of)
+    }
+
+    /// As `round`, and frees the chunks that wait for their disks.
+    fn make_room(&self) -> Result<BTreeSet<u32>, PoolError> {
+        let before = self.round()?;
+        // A failure leaves the chunks as they are.
+        let waited = self.write_back().and_then(|()| {
+            self.wake();
+            self.round()?;
+            self.write_back()
+        });
+        waited.into_iter().for_each(|()| self.wake());
+        Ok(before)
+    }
+
+    /// True if a round has something to do.
+    fn has_changes(&self) -> bool {
+        self.uncommitted.load(Ordering::SeqCst) > 0 || self.has_fresh()
     }
 
     /// Splits off the changes of logical disks that have lost a block of a changed chunk, in order. These changes are
@@ -275,8 +321,15 @@ impl Shared {
         }
         let lost = self.lost_chunks();
         let (kept, free): (Vec<u32>, Vec<u32>) = chunks.into_iter().partition(|chunk| lost.contains(chunk));
+        let end = self.volume().ended_epochs().filter(|_| !self.has_planted(Bug::ReusesAtOnce));
         let mut state = self.state();
         unclean.retain(|chunk| !lost.contains(chunk));
+        if let Some(end) = end {
+            let free = free.into_iter().filter(|chunk| !unclean.contains(chunk)).collect();
+            state.resting.push(Resting { end, released: free, unwritten: Vec::new() });
+            state.unclean.extend(unclean);
+            return Ok(kept);
+        }
         for chunk in free.into_iter().filter(|chunk| !unclean.contains(chunk)) {
             state.metadata.map.space.free(chunk);
             state.given_back += 1;
@@ -359,5 +412,75 @@ impl Shared {
         let request = Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Never };
         self.volume().submit(request, Box::new(move |result| drop(sender.send(result))));
         receiver.recv().unwrap_or(Err(Error::ShuttingDown))
+    }
+
+    /// True if data is written back in order.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.volume().ended_epochs().is_some()
+    }
+
+    /// True if chunks wait for the disks, and then become free.
+    pub(super) fn has_resting(&self) -> bool {
+        !self.state().resting.is_empty() || self.exports.read().values().any(|disk| !disk.trimmed.is_empty())
+    }
+
+    /// True if chunks were trimmed since the last flush.
+    pub(super) fn has_fresh(&self) -> bool {
+        self.exports.read().values().any(|disk| !disk.trimmed.is_empty() && disk.trimmed.has_fresh())
+    }
+
+    fn each_trimmed(&self, act: impl Fn(&LogicalDisk)) {
+        let disks: Vec<_> = self.exports.read().values().filter(|disk| !disk.trimmed.is_empty()).cloned().collect();
+        disks.iter().for_each(|disk| act(disk));
+    }
+
+    /// Makes the cache durable, which ends an epoch. Only the thread of commits does this.
+    pub(super) fn flush_and_end_epoch(&self) -> Result<(), PoolError> {
+        self.each_trimmed(|disk| disk.trimmed.begin_flush());
+        let flushed = self.flush_cache();
+        let end = self.volume().ended_epochs().filter(|_| flushed.is_ok());
+        // After a failure, the next flush counts.
+        if flushed.is_ok() {
+            self.each_trimmed(|disk| disk.trimmed.end_flush(end));
+        }
+        flushed
+    }
+
+    /// Releases and frees chunks whose contents the disks have.
+    pub(super) fn wake(&self) {
+        if !self.has_resting() {
+            return;
+        }
+        self.each_trimmed(LogicalDisk::release_trimmed);
+        let is_written_back = self.volume().written_back();
+        let mut state = self.state();
+        let done: Vec<_> = state.resting.extract_if(.., |rest| is_written_back(rest.end)).collect();
+        for rest in done {
+            state.given_back += (rest.released.len() + rest.unwritten.len()) as u64;
+            rest.released.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
+        }
+    }
+
+    pub(super) fn has_planted(&self, bug: Bug) -> bool {
+        self.volume().config().planted == Some(bug)
+    }
+
+    /// Writes back everything that is durable now, in order, and waits for it.
+    pub(super) fn write_back(&self) -> Result<(), PoolError> {
+        if !self.is_in_order() {
+            return Ok(());
+        }
+        self.flush_cache()?;
+        let (volume, began) = (self.volume(), time::now());
+        let Some(end) = volume.ended_epochs() else { return Ok(()) };
+        volume.write_back_epochs();
+        while !volume.written_back()(end) {
+            if time::elapsed(began) > WAITS_AT_MOST {
+                let what = format!("its disks did not take all data within {} s", WAITS_AT_MOST.as_secs());
+                return Err(self.cache_failed(what));
+            }
+            time::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
     }
 }

@@ -464,6 +464,7 @@ impl Pool {
             }
             time::sleep(std::time::Duration::from_millis(10));
         };
+        state.wake_resting(|chunk| (member.base..member.base + member.chunks).contains(&chunk));
         let map = &mut state.metadata.map;
         let copy = |logical: &Arc<Logical>| Ok((logical.clone(), logical.entries().copy()?));
         let before: Result<Vec<_>, NoMemory> = map.logicals.values().map(copy).collect();

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use flashwise_engine::engine::Bug;
+
 use super::map::Entry;
 use super::record::{Change, Member};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, Tables};
@@ -18,6 +20,7 @@ use crate::vital;
 
 /// Number of chunks that move together: 4 MiB.
 const BATCH: usize = 64;
+const PART_OF_BLOCK_BYTES: u64 = 512;
 
 /// Interval between checks for free space.
 const SPACE_INTERVAL: Duration = Duration::from_millis(500);
@@ -208,10 +211,14 @@ impl Shared {
 
     /// Moves some chunks of a disk, or removes it if it has none.
     fn evacuate_some(&self, id: u32) -> Result<Next, PoolError> {
+        // Little is left to write back while the chunks wait.
+        self.write_back()?;
         let Some(moving) = self.hold_some(id)? else { return Ok(Next::Done) };
         if moving.is_empty() {
             // The cache discards the released chunks, so that the disk holds none.
             self.commit_now()?;
+            self.write_back()?;
+            self.wake();
             return self.take_out_if_empty(id);
         }
         self.gate.drain();
@@ -295,8 +302,19 @@ impl Shared {
         Ok(Some(moving))
     }
 
+    /// With write-back in order, changes that found the places of these chunks may still wait in the cache, and a read
+    /// would pass them. Changes keep their order, so this waits for a trim of less than a block, which changes nothing.
+    fn wait_for_changes(&self, moving: &[Moving]) -> Result<(), PoolError> {
+        let chunk = moving.iter().find_map(|moving| moving.old.chunk()).filter(|_| self.is_in_order());
+        let trim =
+            |chunk: u32| self.ask(Operation::Trim, u64::from(chunk) * CHUNK_BYTES, PART_OF_BLOCK_BYTES, Vec::new());
+        let waited = chunk.map_or(Ok(Vec::new()), trim);
+        waited.map(drop).map_err(|error| self.cache_failed(format!("it does not take changes: {error}")))
+    }
+
     /// Moves the readable chunks. Returns the others: index in the list, and reason.
     fn move_all(&self, moving: &[Moving]) -> Result<Vec<(usize, String)>, PoolError> {
+        self.wait_for_changes(moving)?;
         let (mut read, mut stuck, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (at, one) in moving.iter().enumerate() {
             match self.read(one) {
@@ -331,6 +349,8 @@ impl Shared {
                 None => Ok(()),
             })
         });
+        let may_be_ahead = self.has_planted(Bug::MovesAhead);
+        let written = written.and_then(|()| if may_be_ahead { Ok(()) } else { self.write_back() });
         if let Err(error) = written {
             // The copies are discarded before another chunk takes the place.
             self.add_pending(&mut self.state(), Vec::new(), places);

@@ -2,22 +2,23 @@
 //!
 //! The chunk is zeroed first, then the data is written. Requests for the chunk wait until both have completed; the next
 //! flush then records its place. If the cache may keep the data, whole chunks are zeroed, otherwise only the parts
-//! around the data. The disk may hold data of another owner, which a read would return if the cache were lost.
+//! around the data. The disk may hold data of another owner, which a read would return if the cache were lost. With
+//! write-back in order, the disk itself is zeroed first.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use flashwise_core::filter::Caching;
 use flashwise_engine::Join;
 use flashwise_engine::engine::Bug;
 
-use super::CHUNK_BYTES;
 use super::commits::Job;
 use super::entries::Entries;
 use super::logical::LogicalDisk;
 use super::map::Entry;
 use super::pieces::{covers, cut, part, uncovered, whole};
 use super::record::{Change, Run};
-use super::space::Space;
+use super::{CHUNK_BYTES, Tables};
 use crate::export::{Done, Error, Export, Operation, Request};
 
 /// A chunk that gets a place for a write, or keeps its place until the others are zeroed.
@@ -60,13 +61,11 @@ impl LogicalDisk {
             if entries[chunks.clone()].iter().any(|entry| entry.is_held()) {
                 None
             } else {
-                let new = self.place(&mut state.metadata.map.space, &mut entries, &request);
+                let new = self.place(&mut state, &mut entries, &request);
                 if new.is_ok() {
                     cut(&request, &entries[chunks.clone()], &mut pieces);
                 }
-                // Chunks may be about to become free.
-                let may_be_freed = self.shared.uncommitted.load(Ordering::SeqCst) > 0;
-                Some(new.map_err(|error| (error, may_be_freed.then_some(state.given_back))))
+                Some(new.map_err(|error| (error, state.given_back)))
             }
         };
         let new = match given {
@@ -76,9 +75,13 @@ impl LogicalDisk {
                 }
                 return;
             }
-            Some(Err((error, given_back))) => {
-                return match (error, given_back, self.shared.export(self.id)) {
-                    (Error::NoSpace, Some(before), Some(disk)) => self.shared.queue(Job::Again(Box::new(move || {
+            Some(Err((error, before))) => {
+                // Chunks may be about to become free.
+                let may_be_freed = self.shared.uncommitted.load(Ordering::SeqCst) > 0
+                    || self.shared.has_resting()
+                    || self.shared.state().given_back > before;
+                return match (error, may_be_freed, self.shared.export(self.id)) {
+                    (Error::NoSpace, true, Some(disk)) => self.shared.queue(Job::Again(Box::new(move || {
                         // Retries only if chunks were freed. Otherwise this loops while other changes are not durable.
                         if disk.shared.state().given_back > before {
                             disk.start(request, done, false);
@@ -102,9 +105,17 @@ impl LogicalDisk {
                 done(result);
             })
         };
+        let in_order = self.shared.is_in_order();
         let may_stay_in_cache = request.caching == Caching::Usual && self.shared.volume().writes_back_to_flash();
-        let zeroes = if may_stay_in_cache { whole(&places) } else { uncovered(&request, &places, first) };
-        let (shared, caching) = (self.shared.clone(), request.caching);
+        let zeroes = match (in_order, may_stay_in_cache) {
+            // Each is small enough to wait for nothing.
+            (true, _) => places.iter().flat_map(|place| whole(&[*place])).collect(),
+            (false, true) => whole(&places),
+            (false, false) => uncovered(&request, &places, first),
+        };
+        let is_unowned = in_order && !self.has_planted(Bug::ZeroesInOrder);
+        let caching = if is_unowned { Caching::Unowned } else { request.caching };
+        let shared = self.shared.clone();
         let write = move |zeroed: Result<(), Error>| {
             if let Err(error) = zeroed {
                 return finish(Err(error));
@@ -149,7 +160,7 @@ impl LogicalDisk {
     }
 
     fn has_planted(&self, bug: Bug) -> bool {
-        self.shared.volume().config().planted == Some(bug)
+        self.shared.has_planted(bug)
     }
 
     /// Like `durable`, for a write whose places are certainly not recorded yet.
@@ -166,8 +177,10 @@ impl LogicalDisk {
 
     /// Allocates places for the chunks that have none, and holds all chunks. If one fails, none is changed. Chunks with
     /// data are held too: they must not move or be released before the new data is submitted, which waits for zeroes.
-    fn place(&self, space: &mut Space, entries: &mut Entries, request: &Request) -> Result<Vec<New>, Error> {
+    fn place(&self, state: &mut Tables, entries: &mut Entries, request: &Request) -> Result<Vec<New>, Error> {
         let mut new: Vec<New> = Vec::new();
+        let Tables { metadata, resting, .. } = state;
+        let space = &mut metadata.map.space;
         for at in LogicalDisk::chunks(request) {
             let entry = entries[at];
             if let Some(chunk) = entry.written() {
@@ -180,6 +193,7 @@ impl LogicalDisk {
                 // A part of a lost chunk cannot be written, because the rest of it would stay lost.
                 None if entry.is_lost() && !covers(request, at as u64) => Err(Error::Io),
                 Some(chunk) if self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES) => Err(Error::Io),
+                Some(chunk) if resting.iter().any(|rest| rest.unwritten.contains(&chunk)) => Err(Error::NoSpace),
                 Some(chunk) => Ok(chunk),
                 None => space.allocate(at as u32, before, self.striped).ok_or(Error::NoSpace),
             };
@@ -226,26 +240,31 @@ impl LogicalDisk {
         self.release_waiting();
     }
 
-    /// Releases the places of chunks that a request covers entirely and [frees](Self::frees), and clears lost chunks.
-    /// Both read as zeroes afterwards.
-    pub(super) fn give_up(&self, request: &Request) {
+    /// Returns the chunks that a request covers entirely.
+    pub(super) fn covered(&self, request: &Request) -> Range<usize> {
         let (first, end) = (request.offset.div_ceil(CHUNK_BYTES), request.offset + request.length);
-        if first >= end.div_ceil(CHUNK_BYTES) {
+        // The last chunk may be shorter than a chunk.
+        let is_last = end == self.logical.shape().size_bytes;
+        let end = if is_last { end.div_ceil(CHUNK_BYTES) } else { end / CHUNK_BYTES };
+        first as usize..end as usize
+    }
+
+    /// Releases the places of chunks that a request covers entirely and [frees](Self::frees), unless it `keeps` them,
+    /// and clears lost chunks. Both read as zeroes afterwards.
+    pub(super) fn give_up(&self, request: &Request, keeps: bool) {
+        let whole = self.covered(request);
+        if whole.is_empty() {
             return;
         }
         let mut state = self.shared.state();
         if !state.metadata.map.logicals.contains_key(&self.id) {
             return;
         }
-        // The last chunk may be shorter than a chunk.
-        let is_last = end == self.logical.shape().size_bytes;
-        let end = if is_last { end.div_ceil(CHUNK_BYTES) } else { end / CHUNK_BYTES };
-        let whole = first as usize..end as usize;
         let mut entries = self.logical.entries_mut();
         let (mut changes, mut released) = (Vec::new(), Vec::new());
         for at in whole {
             let entry = entries[at];
-            let written = entry.written().filter(|_| !entry.is_held() && self.frees(request));
+            let written = entry.written().filter(|_| !keeps && !entry.is_held() && self.frees(request));
             let Some(chunk) = written else {
                 if entry.is_lost() {
                     entries.set(at, Entry::default());
@@ -269,7 +288,7 @@ impl LogicalDisk {
     }
 }
 
-fn add_unmapped(changes: &mut Vec<Change>, id: u32, at: u32) {
+pub(super) fn add_unmapped(changes: &mut Vec<Change>, id: u32, at: u32) {
     match changes.last_mut() {
         Some(Change::Unmapped(_, first, count)) if *first + *count == at => *count += 1,
         _ => changes.push(Change::Unmapped(id, at, 1)),
@@ -329,9 +348,7 @@ mod tests {
         receiver.recv().unwrap().unwrap();
         let held = || disk.logical.entries()[..2].iter().map(|entry| entry.is_held()).collect::<Vec<_>>();
         for written in [false, true] {
-            let new = disk
-                .place(&mut pool.shared.state().metadata.map.space, &mut disk.logical.entries_mut(), &write(2))
-                .unwrap();
+            let new = disk.place(&mut pool.shared.state(), &mut disk.logical.entries_mut(), &write(2)).unwrap();
             assert_eq!(held(), [true, true]);
             disk.placed(new, written);
             assert_eq!(held(), [false, false]);

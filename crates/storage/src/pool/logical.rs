@@ -8,9 +8,11 @@ use crate::time::Mutex;
 use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
 use flashwise_engine::Join;
+use flashwise_engine::engine::Bug;
 
 use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
+use super::resting::Trimmed;
 use super::told::{Asked, Told};
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
@@ -32,6 +34,7 @@ pub struct LogicalDisk {
     waiting_count: AtomicUsize,
     guests: Mutex<Vec<Weak<Guest>>>,
     told: Arc<Told>,
+    pub(super) trimmed: Trimmed,
     pub(super) figures: DiskCounters,
 }
 
@@ -54,6 +57,7 @@ impl LogicalDisk {
         let told = Arc::new(Told::new(shared.volume().failed_flushes()));
         LogicalDisk {
             told,
+            trimmed: Trimmed::default(),
             shared,
             id,
             logical,
@@ -113,6 +117,10 @@ impl LogicalDisk {
     pub(super) fn close(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
         self.release_waiting();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Fails a request whose content is not available, or that there is no space for.
@@ -200,7 +208,7 @@ impl LogicalDisk {
     /// Starts a request with a length above 0. Returns the same as [`Export::submit_and_wait`].
     pub(super) fn start(&self, request: Request, done: Done, may_wait: bool) -> bool {
         let (mut request, mut done) = (request, done);
-        if self.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             done(Err(Error::ShuttingDown));
             return false;
         }
@@ -211,7 +219,7 @@ impl LogicalDisk {
             }
         }
         let pass = self.shared.gate.enter();
-        if self.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             done(Err(Error::ShuttingDown));
             return false;
         }
@@ -244,6 +252,9 @@ impl LogicalDisk {
             return false;
         }
         request.caching = self.caching(&request);
+        if request.operation == Operation::Write {
+            self.trimmed.written(chunks);
+        }
         if new && self.shared.volume().refuses_changes() {
             // It must not take a place that only a flush could release.
             self.refuse(done, Error::Io);
@@ -253,8 +264,14 @@ impl LogicalDisk {
             self.write_new(request, done);
             return false;
         }
+        let keeps = self.frees(&request) && self.shared.is_in_order() && !self.shared.has_planted(Bug::TrimsAtOnce);
+        if keeps && !self.thick {
+            drop(pass);
+            self.trim_in_order(request, done);
+            return false;
+        }
         if self.frees(&request) || lost {
-            self.give_up(&request);
+            self.give_up(&request, keeps);
         }
         let done = self.durable(&mut request, done);
         self.submit_pieces(request, &pieces, done, may_wait)
@@ -270,14 +287,14 @@ impl LogicalDisk {
     }
 
     /// Wraps the completion of a durable request so that it also waits for pending changes of the map.
-    fn durable(&self, request: &mut Request, done: Done) -> Done {
+    pub(super) fn durable(&self, request: &mut Request, done: Done) -> Done {
         if !request.force_unit_access || self.shared.uncommitted.load(Ordering::SeqCst) == 0 {
             return done;
         }
         self.durable_after(request, done)
     }
 
-    fn submit_pieces(&self, mut request: Request, pieces: &[Piece], done: Done, may_wait: bool) -> bool {
+    pub(super) fn submit_pieces(&self, mut request: Request, pieces: &[Piece], done: Done, may_wait: bool) -> bool {
         let volume = self.shared.volume();
         if let [Piece { place: Some(place), .. }] = pieces {
             request.offset = *place;

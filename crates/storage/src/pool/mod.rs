@@ -19,6 +19,7 @@
 //! | `backend.rs` | the disks as one device |
 //! | `gate.rs`, `commits.rs` | the order of requests, flushes and changes of the map |
 //! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
+//! | `in_order.rs`, `resting.rs` | changes of the map if data is written back in order |
 //! | `control.rs`, `evacuate.rs` | operations of an administrator |
 //! | `change.rs`, `plan.rs` | these operations as values, and their previews |
 //! | `prepare.rs` | checks of disks before they join a pool |
@@ -34,6 +35,7 @@ mod error;
 mod evacuate;
 mod first_writes;
 mod gate;
+mod in_order;
 pub mod journal;
 pub mod label;
 mod logical;
@@ -44,6 +46,7 @@ mod pieces;
 pub mod plan;
 pub mod prepare;
 pub mod record;
+mod resting;
 pub mod space;
 pub mod status;
 mod told;
@@ -128,6 +131,8 @@ struct Tables {
     released: Vec<u32>,
     /// Released chunks that could not be zeroed: not free until they are.
     unclean: Vec<u32>,
+    /// Chunks that get no new data before the disks have older epochs.
+    resting: Vec<resting::Resting>,
     /// Number of chunks that became free again since the start.
     given_back: u64,
     /// True while changes taken from `pending` are being recorded.
@@ -308,6 +313,7 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<Table
         pending: Vec::new(),
         released: Vec::new(),
         unclean: Vec::new(),
+        resting: Vec::new(),
         given_back: 0,
         committing: false,
         owners: Owners::default(),
@@ -316,7 +322,10 @@ fn storage_of(metadata: Metadata, notes: Vec<String>) -> (Arc<vital::Mutex<Table
     };
     let state = Arc::new(vital::Mutex::new(state));
     let asked = state.clone();
-    disk.ask_whether_free(Box::new(move |chunk| vital::lock(&asked).metadata.map.space.is_free(chunk)));
+    disk.ask_whether_free(Box::new(move |chunk| {
+        let state = vital::lock(&asked);
+        state.metadata.map.space.is_free(chunk) || state.resting.iter().any(|rest| rest.released.contains(&chunk))
+    }));
     let storage = Storage { disk: disk.clone(), identity, side: Box::new(PoolSide(state.clone())), notes };
     (state, disk, storage)
 }
@@ -395,6 +404,10 @@ impl Pool {
         let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;
         shared.state().metadata.write_start()?;
         volume.leave_lost();
+        if volume.ended_epochs().is_some() {
+            let (end, blocks) = volume.unfinished_blocks();
+            shared.state().rest(end, blocks);
+        }
         assert!(shared.volume.set(volume).is_ok(), "a pool has one volume");
         let logicals: Vec<_> = {
             let state = shared.state();

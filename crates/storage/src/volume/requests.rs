@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use flashwise_core::cache::LogCache;
+use flashwise_core::format::Place;
 use flashwise_engine::engine::{BACKEND, FLASH, JOURNAL, Output, WaitingRequests};
 
 use super::{Inner, Part, TICK, Volume};
@@ -82,6 +84,29 @@ impl Queue {
 }
 
 impl Volume {
+    /// See [`LogCache::ended_epochs`].
+    pub(crate) fn ended_epochs(&self) -> Option<Place> {
+        self.lock().engine.log()?.ended_epochs()
+    }
+
+    /// See [`LogCache::written_back`].
+    pub(crate) fn written_back(&self) -> impl Fn(Place) -> bool + use<> {
+        let is_written_back = self.lock().engine.log().map(LogCache::written_back);
+        move |end| is_written_back.as_ref().is_none_or(|is_written_back| is_written_back(end))
+    }
+
+    /// See [`LogCache::unfinished_blocks`].
+    pub(crate) fn unfinished_blocks(&self) -> (Place, Vec<u32>) {
+        self.lock().engine.log().map(LogCache::unfinished_blocks).unwrap_or_default()
+    }
+
+    /// Starts to write back everything, in order.
+    pub(crate) fn write_back_epochs(&self) {
+        let mut inner = self.lock();
+        inner.engine.destage_all(time::now_us());
+        self.dispatch(inner);
+    }
+
     /// Holds back new requests, and waits until none is in progress.
     pub(super) fn freeze(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();

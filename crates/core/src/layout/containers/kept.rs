@@ -116,6 +116,11 @@ impl Log {
     /// copy was restored since the last call, it may be before the first place.
     pub fn versions(&mut self, from: Place, end: Place) -> Vec<(u32, u32)> {
         let from = if std::mem::take(&mut self.kept.restored) { Place::default() } else { from };
+        self.versions_between(from, end)
+    }
+
+    /// Returns the versions that the backend lacks between two places, as (block, slot).
+    pub fn versions_between(&self, from: Place, end: Place) -> Vec<(u32, u32)> {
         let mut versions = Vec::new();
         for sequence in from.sequence.max(self.tail)..=end.sequence.min(self.head) {
             if sequence == 0 || !self.is_needed(sequence) {

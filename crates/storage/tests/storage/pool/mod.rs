@@ -3,6 +3,7 @@
 mod care;
 mod failed_flash;
 mod failing;
+mod in_order;
 pub mod live;
 mod moving;
 mod recorded;

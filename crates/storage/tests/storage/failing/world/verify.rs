@@ -27,7 +27,7 @@ impl World {
     /// Compares the bare backend with the states that the volume could have after a power failure. Not if the status
     /// says that the order is broken.
     pub(super) fn check_bare_backend(&mut self) -> Outcome<()> {
-        if !self.is_ordered || !self.random_of_checks.chance(4) {
+        if !self.is_ordered || self.kind != Kind::Log || !self.random_of_checks.chance(4) {
             return Ok(());
         }
         if self.served().volume().status().backend_state.is_some_and(|state| !state.is_consistent) {
@@ -106,6 +106,10 @@ impl World {
             pass(Duration::from_millis(20));
         }
         let Served::Pool(pool) = self.served() else { return Ok(()) };
+        if self.is_ordered {
+            // Released chunks are in use until their old data is written back.
+            return Ok(());
+        }
         loop {
             // Chunks that could not be zeroed are tried again every second.
             let status = pool.status();
