@@ -94,7 +94,8 @@ fn a_lost_flash_leaves_the_state_that_was_shown() {
     let told = server.told();
     let moment = flashwise_core::human::utc(said["backend"]["consistent_seconds"].as_f64().unwrap());
     let lost = told.find(&format!("the cache is given up: the backend is consistent as of {moment}, ")).expect(&told);
-    assert!(told[lost..].contains("before the last run ended; 3 newer blocks are lost"), "{told}");
+    let what = "before this was last recorded; 3 newer blocks, and all written since, are lost";
+    assert!(told[lost..].contains(what), "{told}");
     assert!(told.find("was discarded").is_some_and(|done| lost < done), "it is said before: {told}");
     let mut second = client(&setting);
     let found = [0, 1, 2].map(|block| second.read(block * BLOCK as u64, BLOCK as u32).unwrap()[0]);

@@ -110,12 +110,14 @@ fn read(path: &Path) -> Option<BackendRecord> {
 }
 
 fn describe(BackendRecord { at_seconds, backend }: BackendRecord) -> String {
+    // The record can be some seconds older than the end of the run.
     let lost = match backend.newer_blocks {
-        1 => "1 newer block is lost".to_owned(),
-        count => format!("{} newer blocks are lost", human::count(count)),
+        0 => "all newer blocks are lost".to_owned(),
+        1 => "1 newer block, and all written since, are lost".to_owned(),
+        count => format!("{} newer blocks, and all written since, are lost", human::count(count)),
     };
     let before = |moment: f64| human::seconds((at_seconds - moment).max(0.0).round());
-    let state = backend.described(|moment| format!(", {} before the last run ended", before(moment)));
+    let state = backend.described(|moment| format!(", {} before this was last recorded", before(moment)));
     format!("the backend is {state}; {lost}")
 }
 
@@ -145,13 +147,13 @@ mod tests {
         keeper.write(state(1300), MOMENT + 252.0, false).unwrap();
         assert_eq!(
             describe(read(&path).unwrap()),
-            "the backend is consistent as of 2026-11-30 14:03:20 UTC, 4.17 min before the last run ended; \
-             1,204 newer blocks are lost"
+            "the backend is consistent as of 2026-11-30 14:03:20 UTC, 4.17 min before this was last \
+             recorded; 1,204 newer blocks, and all written since, are lost"
         );
         keeper.write(state(1), MOMENT + 256.0, false).unwrap();
-        assert!(describe(read(&path).unwrap()).ends_with("; 1 newer block is lost"));
+        assert!(describe(read(&path).unwrap()).ends_with("; 1 newer block, and all written since, are lost"));
         keeper.write(state(0), MOMENT + 257.0, true).unwrap();
-        assert_eq!(read(&path).unwrap().backend.newer_blocks, 0);
+        assert!(describe(read(&path).unwrap()).ends_with("; all newer blocks are lost"));
         let mixed = BackendRecord {
             at_seconds: MOMENT,
             backend: BackendStatus { newer_blocks: 7, ..BackendStatus::default() },
