@@ -234,7 +234,9 @@ impl Shared {
             self.round()?;
             self.write_back()
         });
-        waited.into_iter().for_each(|()| self.wake());
+        if waited.is_ok() {
+            self.wake();
+        }
         Ok(before)
     }
 

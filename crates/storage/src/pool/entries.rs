@@ -164,6 +164,11 @@ impl Entries {
         before
     }
 
+    /// Makes requests for a chunk wait, or lets them go on.
+    pub fn hold(&mut self, at: usize, held: bool) {
+        self.set(at, self.all[at].held(held));
+    }
+
     /// Changes the number of chunks. New chunks have no place.
     ///
     /// # Errors

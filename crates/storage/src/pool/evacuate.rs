@@ -226,8 +226,8 @@ impl Shared {
         // Requests continue in any case.
         for Moving { disk, at, .. } in &moving {
             let mut entries = disk.logical.entries_mut();
-            if let Some(now) = entries.get(*at).map(|entry| entry.held(false)) {
-                entries.set(*at, now);
+            if entries.get(*at).is_some() {
+                entries.hold(*at, false);
             }
         }
         moving.iter().for_each(|moving| moving.disk.release_waiting());
@@ -295,7 +295,7 @@ impl Shared {
             let there = entries.there().map(|(at, old)| (at as usize, old));
             let found: Vec<_> = there.filter(moves).take(BATCH - moving.len()).collect();
             for (at, old) in found {
-                entries.set(at, old.held(true));
+                entries.hold(at, true);
                 moving.push(Moving { disk: disk.clone(), at, old });
             }
         }

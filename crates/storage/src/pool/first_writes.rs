@@ -184,7 +184,7 @@ impl LogicalDisk {
         for at in LogicalDisk::chunks(request) {
             let entry = entries[at];
             if let Some(chunk) = entry.written() {
-                entries.set(at, entry.held(true));
+                entries.hold(at, true);
                 new.push(New { at, chunk, before: entry });
                 continue;
             }
@@ -223,8 +223,7 @@ impl LogicalDisk {
                 let mut released = Vec::new();
                 for new in new {
                     if written {
-                        let now = entries[new.at].held(false);
-                        entries.set(new.at, now);
+                        entries.hold(new.at, false);
                         if new.is_first() {
                             add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
                         }

@@ -39,8 +39,7 @@ impl LogicalDisk {
                 Some(false) => {
                     let written: Vec<usize> = chunks.filter(|at| entries[*at].written().is_some()).collect();
                     for &at in &written {
-                        let held = entries[at].held(true);
-                        entries.set(at, held);
+                        entries.hold(at, true);
                     }
                     Some(written)
                 }
@@ -77,8 +76,7 @@ impl LogicalDisk {
         {
             let mut entries = self.logical.entries_mut();
             for &at in held {
-                let now = entries[at].held(false);
-                entries.set(at, now);
+                entries.hold(at, false);
             }
             self.trimmed.add(&zeroed);
         }
@@ -93,8 +91,7 @@ impl LogicalDisk {
             let mut entries = self.logical.entries_mut();
             done.retain(|at| entries.get(*at).is_some_and(|entry| entry.written().is_some() && !entry.is_held()));
             for &at in &done {
-                let held = entries[at].held(true);
-                entries.set(at, held);
+                entries.hold(at, true);
             }
         }
         if done.is_empty() {
@@ -111,14 +108,13 @@ impl LogicalDisk {
         {
             let mut entries = self.logical.entries_mut();
             for at in done {
-                let entry = entries[at];
                 if still_done.contains(&at) {
                     self.trimmed.written(at..at + 1);
-                    released.extend(entry.chunk());
+                    released.extend(entries[at].chunk());
                     entries.set(at, Entry::default());
                     add_unmapped(&mut changes, self.id, at as u32);
                 } else {
-                    entries.set(at, entry.held(false));
+                    entries.hold(at, false);
                 }
             }
         }
