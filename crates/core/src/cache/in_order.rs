@@ -327,7 +327,8 @@ impl LogCache {
             self.give_up_versions(steps);
             let order = self.in_order.as_mut().expect("data is written back in order");
             let Some(&oldest) = order.epochs.oldest() else {
-                if self.flash_failed || !self.end_epoch(steps) {
+                // A change in pieces belongs to one epoch. After its first piece, no other may be refused.
+                if self.flash_failed || self.change_blocks > 0 || !self.end_epoch(steps) {
                     return false;
                 }
                 continue;
@@ -530,9 +531,9 @@ impl LogCache {
         self.log.free_and_done_units(needed) < needed
     }
 
-    /// True if the room of the log is for changes that are in memory and may not pass the flash.
+    /// True if the room of the log is for changes that are in memory, or being planned, and may not pass the flash.
     pub(super) fn is_reserved(&self) -> bool {
-        !self.may_pass() && !self.flash_failed && self.lacks_units(0, UNITS_LEAST)
+        !self.may_pass() && !self.flash_failed && self.lacks_units(self.change_blocks, UNITS_LEAST)
     }
 
     /// See [`Cache::waits`](super::Cache::waits). If the backend takes nothing, the change fails instead.

@@ -190,6 +190,8 @@ pub struct LogCache {
     /// True if the flash's contents are no longer valid.
     detached: bool,
     request_blocks: u32,
+    /// Blocks of the current change whose pieces are not planned yet.
+    change_blocks: u64,
     now_us: u64,
     /// The time of the last tick.
     ticked_us: u64,
@@ -260,6 +262,7 @@ impl LogCache {
             detached: false,
             leaves_lost: false,
             request_blocks: 1,
+            change_blocks: 0,
             now_us: 0,
             ticked_us: 0,
             active: true,
@@ -387,8 +390,14 @@ impl LogCache {
         self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
-        let refuses = || self.flash_failed || self.lacks_room(request, PLAN_UNITS_LEAST);
-        if !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) && refuses() {
+        let is_change = !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush);
+        if is_change && self.change_blocks == 0 {
+            self.change_blocks = whole_blocks;
+        }
+        let later_blocks = self.change_blocks.saturating_sub(request.blocks().len() as u64).max(1);
+        let later_blocks = if is_change && !request.last { later_blocks } else { 0 };
+        if is_change && (self.flash_failed || self.lacks_room(request, PLAN_UNITS_LEAST)) {
+            self.change_blocks = later_blocks;
             steps.extend([Step::Fail, Step::Reply]);
             return;
         }
@@ -403,6 +412,7 @@ impl LogCache {
             Kind::Trim => self.plan_zeroes(request, true, true, steps),
             Kind::WriteZeroes { may_punch_holes } => self.plan_zeroes(request, false, may_punch_holes, steps),
         }
+        self.change_blocks = later_blocks;
         steps.push(Step::Reply);
         self.background(steps);
         self.transient.drain(..).for_each(|frame| self.frames.release(frame));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Request, WriteBackOrder};
+use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Mode, Request, WriteBackOrder};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
@@ -14,8 +14,13 @@ fn ask(cache: &mut LogCache, kind: Kind, block: u64, durable: bool) {
     let length = if kind == Kind::Flush { 0 } else { BLOCK };
     let request = Request::whole(kind, block * BLOCK, length, durable);
     assert!(!cache.waits(&request), "{kind:?} of block {block} has room");
+    perform(cache, &request, 1);
+}
+
+/// Performs a piece of a request.
+fn perform(cache: &mut LogCache, request: &Request, now_us: u64) {
     let mut steps = Vec::new();
-    cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+    cache.on(Event::Request { request, now_us }, &mut steps);
     let is_of_batch = |step: &Step| {
         matches!(
             step,
@@ -23,7 +28,7 @@ fn ask(cache: &mut LogCache, kind: Kind, block: u64, durable: bool) {
         )
     };
     for step in steps.iter().filter(|step| !is_of_batch(step)) {
-        assert!(!matches!(step, Step::Fail), "{kind:?} of block {block} succeeds");
+        assert!(!matches!(step, Step::Fail), "{request:?} succeeds");
         cache.on(Event::Done(step), &mut Vec::new());
     }
     cache.check();
@@ -47,4 +52,54 @@ fn admitted_reads_leave_room_for_changes_in_memory() {
     assert!(cache.figures().refused_read_blocks > 0, "the log is full");
     ask(&mut cache, Kind::Flush, 0, false);
     assert!(cache.epochs().unwrap().unfinished() > 0);
+}
+
+/// Writes so many blocks in pieces, as one request, if it does not have to wait. Returns whether it did not.
+fn write_in_pieces(cache: &mut LogCache, block: u64, blocks: u64, now_us: u64) -> bool {
+    let may_begin = !cache.waits(&Request::whole(Kind::Write, block * BLOCK, blocks * BLOCK, false));
+    let pieces = Request::pieces(Kind::Write, block * BLOCK, blocks * BLOCK, false).filter(|_| may_begin);
+    pieces.for_each(|piece| perform(cache, &piece, now_us));
+    may_begin
+}
+
+/// The first piece passes the flash, and the open epoch is old enough to be written back.
+#[test]
+fn an_epoch_does_not_end_between_the_pieces_of_a_change() {
+    let geometry = Geometry { units: 24, unit_pages: 16 };
+    let config = Config {
+        order: WriteBackOrder::Barriers,
+        dirty_age_us: 1_000_000,
+        ..Config::new(geometry, "lru".parse().unwrap())
+    };
+    let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+    ask(&mut cache, Kind::Write, 0, false);
+    cache.set_mode(Mode::WriteThrough);
+    assert!(write_in_pieces(&mut cache, 100, 100, 2_000_000));
+    assert!(cache.epochs().unwrap().unfinished() > 0, "the epoch ended after the last piece");
+}
+
+/// Copies of used blocks must not take the room of the pieces to come.
+#[test]
+fn a_change_in_pieces_that_began_has_room_for_all_of_them() {
+    let geometry = Geometry { units: 24, unit_pages: 16 };
+    let config = Config {
+        order: WriteBackOrder::Barriers,
+        sequential_blocks: 0,
+        ..Config::new(geometry, "lru".parse().unwrap())
+    };
+    let mut waited = 0;
+    for used in (200..300).step_by(10) {
+        for blocks in 70..130 {
+            let mut cache = LogCache::new(config.clone(), Log::new(geometry), HashMap::new());
+            (0..used).for_each(|block| ask(&mut cache, Kind::Read, 1000 + block, false));
+            (0..used).filter(|block| block % 12 < 4).for_each(|block| ask(&mut cache, Kind::Read, 1000 + block, false));
+            ask(&mut cache, Kind::Write, 0, true);
+            let mut at = 100;
+            while write_in_pieces(&mut cache, at, blocks, 1) {
+                at += blocks;
+            }
+            waited += u64::from(at > 100);
+        }
+    }
+    assert!(waited > 0, "changes were written until one had to wait");
 }
