@@ -66,9 +66,9 @@ pub struct VolumeFlags {
     /// Directory for records of backends without room for their own [default: $STATE_DIRECTORY or /var/lib/flashwise]
     #[arg(long, value_name = "DIRECTORY", help_heading = VOLUME, hide_short_help = true)]
     state_directory: Option<String>,
-    /// Size of the volume [default: the backend's]
+    /// Size of the backend to use, which is that of the volume [default: all of it]
     #[arg(long, value_name = "SIZE", help_heading = VOLUME, hide_short_help = true)]
-    size: Option<String>,
+    backend_size: Option<String>,
     /// Flash: a block device or a file, created if missing
     #[arg(long, value_name = "FILE", help_heading = VOLUME)]
     flash: Option<String>,
@@ -180,7 +180,7 @@ impl VolumeFlags {
         let mut volume = given(&[
             ("backend", &self.backend),
             ("backend-id", &self.backend_id),
-            ("size", &self.size),
+            ("backend-size", &self.backend_size),
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
             ("flash-zones", &self.flash_zones),

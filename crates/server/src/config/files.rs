@@ -382,7 +382,7 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
             let (name, size, most) = (&volume.name, shown(size), shown(bytes));
             let problem =
                 format!("found {size} for volume '{name}', expected at most the size of its backend {backend}, {most}");
-            Err(("size", problem))
+            Err(("backend-size", problem))
         }
         None if bytes > 0 && bytes < BLOCK_BYTES as u64 => {
             let problem = format!(
@@ -394,7 +394,7 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
         None if bytes == 0 => Err(("backend", format!("found {backend}, which is empty; expected the volume's bytes"))),
         None if bytes > VOLUME_BYTES_MAX => {
             let problem = format!("is missing; {backend} has {}, expected at most 16TiB", shown(bytes));
-            Err(("size", problem))
+            Err(("backend-size", problem))
         }
         _ => Ok(()),
     }

@@ -252,7 +252,7 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
 
 /// Keys of a volume that a pool does not have.
 const NOT_OF_POOLS: [&str; 8] =
-    ["name", "aliases", "backend", "backend-id", "size", "journal", "journal-size", "layout"];
+    ["name", "aliases", "backend", "backend-id", "backend-size", "journal", "journal-size", "layout"];
 
 /// Keys of each `[[pool]]`: its disks, and the keys of a volume for its cache.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
@@ -299,7 +299,7 @@ fn device_keys() -> [Key<VolumeConfig>; 13] {
             .collect::<Result<_, _>>()?),
         key!("backend", None, backend, |value| value.path()?),
         key!("backend-id", None, backend_id, |value| Some(value.text()?.to_owned())),
-        key!("size", None, size_bytes, |value| Some(value.blocks(Kind::Size(BLOCK, VOLUME_BYTES_MAX))?)),
+        key!("backend-size", None, size_bytes, |value| Some(value.blocks(Kind::Size(BLOCK, VOLUME_BYTES_MAX))?)),
         key!("flash", None, flash, |value| value.path()?),
         key!("flash-size", None, flash_size_bytes, |value| Some(value.blocks(Kind::Size(BLOCK, VOLUME_BYTES_MAX))?)),
         key("flash-zones", None, |volume, value| {

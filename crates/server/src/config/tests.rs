@@ -155,10 +155,10 @@ fn a_refusal_names_file_line_key_found_and_expected() {
     let volume = |lines: &str| refusal(&format!("{LEAST}{lines}\n"));
     let second = "[[volume]]\nname = 'a'\nbackend = 'b'\nflash = 'c'";
     let errors = [
-        volume("sise = '10GiB'"),
-        volume("size = '10PB'"),
-        volume("size = 5000"),
-        volume("size = '17TiB'"),
+        volume("backend-sise = '10GiB'"),
+        volume("backend-size = '10PB'"),
+        volume("backend-size = 5000"),
+        volume("backend-size = '17TiB'"),
         volume("flash-size = '16MiB'"),
         volume("erase-unit = '3MiB'"),
         volume("erase-unit = '32KiB'"),
@@ -226,7 +226,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
 
 #[test]
 fn all_errors_are_reported_together() {
-    let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nsise = '1GiB'\nram = \
+    let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nbackend-sise = '1GiB'\nram = \
         '10MB'\n";
     let Err(ConfigError::Several(errors)) = ServerConfig::parse(Path::new("flashwise.toml"), text) else {
         panic!("refused for one thing alone, or not at all")
@@ -235,7 +235,7 @@ fn all_errors_are_reported_together() {
     let begins = [
         "flashwise.toml:1: listn: unknown key (did you mean 'listen'?)",
         "flashwise.toml:3: [limits] memory-max: found 'much'",
-        "flashwise.toml:6: [[volume]] 'a' sise: unknown key (did you mean 'size'?)",
+        "flashwise.toml:6: [[volume]] 'a' backend-sise: unknown key (did you mean 'backend-size'?)",
         "flashwise.toml:7: [[volume]] 'a' ram: found '10MB', expected a multiple of 4KiB, such as 9764KiB",
     ];
     for (error, begins) in errors.iter().zip(begins) {
@@ -312,7 +312,7 @@ fn files_that_cannot_be_used_are_refused_by_flag_and_path() {
     let rows: [&[(&'static str, &str)]; 12] = [
         &[("backend", "missing.img"), ("flash-size", "64MiB")],
         &[("backend", "folder"), ("flash-size", "64MiB")],
-        &[("size", "2MiB"), ("flash-size", "64MiB")],
+        &[("backend-size", "2MiB"), ("flash-size", "64MiB")],
         &[],
         &[("flash", "small.img")],
         &[("flash", "small.img"), ("flash-size", "64MiB")],
@@ -333,7 +333,8 @@ fn files_that_cannot_be_used_are_refused_by_flag_and_path() {
 #[test]
 fn flags_are_read_like_the_keys_of_a_file() {
     let folder = folder();
-    let given = [("size", "512KiB"), ("flash-size", "64MiB"), ("policy", "lru"), ("write-mode", "write-around")];
+    let given =
+        [("backend-size", "512KiB"), ("flash-size", "64MiB"), ("policy", "lru"), ("write-mode", "write-around")];
     let config = ServerConfig::from_flags(flags(&folder, &given)).unwrap();
     let volume = &config.volumes[0];
     assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(512 << 10), Some(64 << 20)));
