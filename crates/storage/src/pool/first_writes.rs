@@ -115,9 +115,13 @@ impl LogicalDisk {
         };
         let is_unowned = in_order && !self.has_planted(Bug::ZeroesInOrder);
         let caching = if is_unowned { Caching::Unowned } else { request.caching };
-        let shared = self.shared.clone();
+        let (shared, id) = (self.shared.clone(), self.id);
         let write = move |zeroed: Result<(), Error>| {
-            if let Err(error) = zeroed {
+            // A deletion trims the chunks, and no data may come after that.
+            let pass = shared.gate.enter();
+            let is_there = shared.state().metadata.map.logicals.contains_key(&id);
+            if let Some(error) = zeroed.err().or((!is_there).then_some(Error::ShuttingDown)) {
+                drop(pass);
                 return finish(Err(error));
             }
             let join = Join::new(pieces.len(), Vec::new(), finish);
