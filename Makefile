@@ -123,7 +123,7 @@ file-systems: ## File systems at every flush; as root
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --features device-tests --test server -- --nocapture recovers_at_every_flush
 
-ordered: ## Lost flashes under file systems and databases, FLASHWISE_ORDERED; as root
+ordered: ## Lost flashes under file systems, databases and pools, FLASHWISE_ORDERED; as root
 	FLASHWISE_ORDERED=$(FLASHWISE_ORDERED) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/ordered/run
 
 power-cuts: ## Power cuts of a Linux kernel in QEMU

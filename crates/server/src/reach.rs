@@ -30,7 +30,10 @@ impl Reach {
                     .volumes
                     .iter()
                     .flat_map(|volume| [&volume.backend, &volume.flash].into_iter().chain(&volume.journal));
-                let of_pools = config.pools.iter().flat_map(|pool| pool.disks.iter().chain([&pool.cache.flash]));
+                let of_pools = config
+                    .pools
+                    .iter()
+                    .flat_map(|pool| pool.disks.iter().chain([&pool.cache.flash]).chain(&pool.cache.journal));
                 let files = of_volumes.chain(of_pools).filter(|path| !path.as_os_str().is_empty() && !is_device(path));
                 let folder = |path: &PathBuf| Some(resolved(path).ok()?.parent()?.to_owned());
                 files.filter_map(folder).chain([config.state_directory.clone()]).collect()
@@ -171,8 +174,12 @@ mod tests {
         };
         assert_eq!(pool(&inside, &[("cache-device", "slc"), ("ram", "1GiB"), ("flash", &inside)]), Ok(()));
         assert!(pool("/etc/passwd", &[]).is_err());
-        for (key, value) in [("flash", "/root/new"), ("cache-device", "/etc/shadow"), ("storage-device", "../own.toml")]
-        {
+        for (key, value) in [
+            ("flash", "/root/new"),
+            ("journal", "/root/new"),
+            ("cache-device", "/etc/shadow"),
+            ("storage-device", "../own.toml"),
+        ] {
             assert!(pool(&inside, &[(key, value)]).is_err(), "{key}");
         }
     }

@@ -7,6 +7,7 @@ use flashwise_core::journal::{Group, Head, Journal};
 use flashwise_engine::memory::Memory;
 use uuid::Uuid;
 
+use crate::attach::{BackendPart, RecordedJournal};
 use crate::disk::Disk;
 
 /// The first pages of a journal: its marks.
@@ -41,17 +42,85 @@ pub enum JournalError {
     Missing { expected: Uuid },
     #[error("it is not blank, expected a journal or zeroes in its first {} bytes", MARKS * BLOCK_BYTES)]
     Foreign,
+    #[error("its last group is damaged, and a disk that was missing lacks blocks of it")]
+    Damaged,
+    #[error("its last group cannot be written to {disk}: {error}{}", if *.of_pool { WITHOUT_DISK } else { "" })]
+    Place { disk: String, error: io::Error, of_pool: bool },
+    #[error("blocks of its last group wait for {}, which is missing", paths.join(" and "))]
+    Waits { paths: Vec<String> },
 }
 
-/// A journal without a group that is not in place.
-#[derive(Clone, Copy, Debug)]
+/// The way out for a pool with a failing disk.
+const WITHOUT_DISK: &str = "; to start without that disk, leave it out of disks and set degraded = true";
+
+impl JournalError {
+    /// True if a retry can succeed.
+    pub fn is_of_device(&self) -> bool {
+        matches!(self, JournalError::Io(_) | JournalError::Place { .. })
+    }
+}
+
+/// The backend of a journal.
+#[derive(Clone, Debug)]
+pub struct JournalOwner {
+    /// The identity of the backend.
+    pub identity: [u8; 16],
+    /// The journal in its record.
+    pub recorded: RecordedJournal,
+    /// Its parts that can be missing.
+    pub parts: Vec<BackendPart>,
+    /// True if its flash is given up.
+    pub gives_up: bool,
+}
+
+impl JournalOwner {
+    /// Returns a volume's backend, whose record names this journal.
+    pub fn of_volume(identity: [u8; 16], id: Option<Uuid>) -> JournalOwner {
+        let recorded = RecordedJournal { id, ..RecordedJournal::default() };
+        JournalOwner { identity, recorded, parts: Vec::new(), gives_up: false }
+    }
+
+    /// Returns the parts for which blocks of a group are still to be written: those of the record, or else all.
+    fn is_open(&self, part: &BackendPart) -> bool {
+        self.recorded.waits_for.is_empty() || self.recorded.waits_for.contains(&part.id)
+    }
+
+    /// True if a start writes a block of the group into place.
+    fn takes(&self, block: u32) -> bool {
+        match self.parts.iter().find(|part| part.blocks.contains(&block)) {
+            Some(part) => !part.is_missing && self.is_open(part),
+            None => self.recorded.waits_for.is_empty(),
+        }
+    }
+
+    /// Returns the missing parts that lack blocks of a group.
+    fn missing(&self, group: &Group) -> Vec<BackendPart> {
+        let lacks = |part: &&BackendPart| {
+            part.is_missing && self.is_open(part) && group.blocks.iter().any(|(block, _)| part.blocks.contains(block))
+        };
+        self.parts.iter().filter(lacks).cloned().collect()
+    }
+}
+
+/// A journal whose last group is in place, as far as the backend is there.
+#[derive(Clone, Debug)]
 pub struct Opened {
-    /// The journal.
+    /// The journal. Its last group is that in place, or that which [waits](Self::waits_for).
     pub journal: Journal,
     /// The blocks that were written into place, if there was a whole group without its mark.
     pub replayed_blocks: Option<usize>,
     /// The journal of the backend that was given up for this one.
     pub given_up: Option<Uuid>,
+    /// The missing parts of the backend that lack blocks of the last group. Meanwhile, the journal takes no other.
+    pub waits_for: Vec<BackendPart>,
+}
+
+impl Opened {
+    /// Returns what the backend's record has to name.
+    pub fn recorded(&self) -> RecordedJournal {
+        let id = Some(Uuid::from_bytes(self.journal.last.journal));
+        RecordedJournal { id, waits_for: self.waits_for.iter().map(|part| part.id).collect() }
+    }
 }
 
 /// A disk, by way of memory that is aligned for direct I/O.
@@ -91,19 +160,14 @@ impl<'a> Aligned<'a> {
     }
 }
 
-/// Opens the journal of a backend with this identity. `expected` is the UUID of its journal in the backend's record; a
-/// backend without one gets this journal. So does one whose flash is given up, if this journal is blank. A whole group
-/// without its mark is written into place.
+/// Opens the journal of a backend. A backend without one in its record gets this journal. So does one whose flash is
+/// given up, if this journal is blank. A whole group without its mark is written into place. It keeps no mark while a
+/// part of the backend is missing that lacks blocks of it.
 ///
 /// # Errors
 /// It is another journal, or a device fails.
-pub fn open(
-    journal: &dyn Disk,
-    backend: &dyn Disk,
-    identity: [u8; 16],
-    expected: Option<Uuid>,
-    gives_up: bool,
-) -> Result<Opened, JournalError> {
+pub fn open(journal: &dyn Disk, backend: &dyn Disk, owner: &JournalOwner) -> Result<Opened, JournalError> {
+    let JournalOwner { identity, recorded: RecordedJournal { id: expected, .. }, .. } = *owner;
     let pages = journal.size() / BLOCK_BYTES as u64;
     let mut journal = Aligned::new(journal);
     let mut marks: [Page; MARKS] = [[0; BLOCK_BYTES]; MARKS];
@@ -114,7 +178,7 @@ pub fn open(
         return Err(JournalError::OtherBackend { found, expected });
     }
     let is_blank = marks.as_flattened().iter().all(|&byte| byte == 0);
-    let given_up = expected.filter(|_| gives_up && is_blank);
+    let given_up = expected.filter(|_| owner.gives_up && is_blank);
     let mut last = match (expected.filter(|_| given_up.is_none()), found) {
         (Some(expected), Some(found)) if found.journal == expected.into_bytes() => found,
         (Some(expected), Some(found)) => {
@@ -128,34 +192,80 @@ pub fn open(
         }
     };
     let group = Group::find(&last, pages, |page, bytes| journal.read(page, bytes))?;
+    let (mut waits_for, mut replayed_blocks) = (Vec::new(), None);
     if let Some(group) = &group {
         // If only the server ended, the device may still lose it.
         journal.disk.sync()?;
-        let mut backend = Aligned::new(backend);
-        let read = |page: u32, bytes: &mut [u8]| journal.read(page, bytes);
-        let is_whole = group.read(read, |blocks, bytes| put_in_place(&mut backend, blocks, bytes))?;
-        if !is_whole {
-            return Err(io::Error::other("it changed while it was read").into());
-        }
-        backend.disk.sync()?;
+        replayed_blocks = put_in_place(&mut journal, backend, owner, group)?;
+        waits_for = owner.missing(group);
         last = group.head;
+    } else if !owner.recorded.waits_for.is_empty() && !owner.gives_up {
+        // The start that wrote its mark ended before it changed the record.
+        let before = Head { number: last.number.saturating_sub(1), ..last };
+        if Group::find(&before, pages, |page, bytes| journal.read(page, bytes))?.is_none() {
+            return Err(JournalError::Damaged);
+        }
     } else {
         // Parts of a group may be left. The next one, which may have pages in common with it, must not complete it.
         last.number += 1;
     }
-    // Of a server that was killed, the device could still lose the mark that was found.
-    journal.write_mark(&last)?;
-    let replayed_blocks = group.map(|group| group.blocks.len());
-    Ok(Opened { journal: Journal { pages, last }, replayed_blocks, given_up })
+    if waits_for.is_empty() {
+        // Of a server that was killed, the device could still lose the mark that was found.
+        journal.write_mark(&last)?;
+    }
+    Ok(Opened { journal: Journal { pages, last }, replayed_blocks, given_up, waits_for })
 }
 
-/// Writes blocks to the backend, as few runs as possible.
-fn put_in_place(backend: &mut Aligned<'_>, blocks: &[(u32, u32)], mut bytes: &[u8]) -> io::Result<()> {
-    let follows = |one: &(u32, u32), other: &(u32, u32)| one.0 + 1 == other.0;
-    for run in blocks.chunk_by(follows) {
-        let (content, rest) = bytes.split_at(run.len() * BLOCK_BYTES);
-        backend.write(run[0].0, content)?;
-        bytes = rest;
+/// Makes a journal blank, durably, if it belongs to this backend.
+///
+/// # Errors
+/// The device fails.
+pub fn clear(journal: &dyn Disk, identity: [u8; 16]) -> io::Result<()> {
+    if journal.size() < (MARKS * BLOCK_BYTES) as u64 {
+        return Ok(());
+    }
+    let mut journal = Aligned::new(journal);
+    let mut marks: [Page; MARKS] = [[0; BLOCK_BYTES]; MARKS];
+    journal.read(0, marks.as_flattened_mut())?;
+    if Head::last(&marks).is_some_and(|last| last.backend == identity) {
+        journal.write(0, &[0; MARKS * BLOCK_BYTES])?;
+        journal.disk.sync()?;
     }
     Ok(())
+}
+
+/// Writes a group to the backend, in as few runs as possible. Returns the number of blocks, if there are any.
+fn put_in_place(
+    journal: &mut Aligned<'_>,
+    backend: &dyn Disk,
+    owner: &JournalOwner,
+    group: &Group,
+) -> Result<Option<usize>, JournalError> {
+    let mut to = Aligned::new(backend);
+    let mut count = 0;
+    let follows =
+        |one: &(u32, u32), other: &(u32, u32)| one.0 + 1 == other.0 && owner.takes(one.0) == owner.takes(other.0);
+    let write = |blocks: &[(u32, u32)], mut bytes: &[u8]| -> Result<(), JournalError> {
+        for run in blocks.chunk_by(follows) {
+            let (content, rest) = bytes.split_at(run.len() * BLOCK_BYTES);
+            bytes = rest;
+            if owner.takes(run[0].0) {
+                to.write(run[0].0, content).map_err(|error| failed(backend, owner, run[0].0, error))?;
+                count += run.len();
+            }
+        }
+        Ok(())
+    };
+    if !group.read(|page, bytes| Ok(journal.read(page, bytes)?), write)? {
+        return Err(io::Error::other("it changed while it was read").into());
+    }
+    backend.sync().map_err(|error| failed(backend, owner, u32::MAX, error))?;
+    Ok((count > 0).then_some(count))
+}
+
+/// Returns the error of a write to the part of the backend with a block.
+fn failed(backend: &dyn Disk, owner: &JournalOwner, block: u32, error: io::Error) -> JournalError {
+    let part = owner.parts.iter().find(|part| part.blocks.contains(&block));
+    let disk = part.map_or_else(|| backend.description(), |part| part.path.clone());
+    JournalError::Place { disk, error, of_pool: !owner.parts.is_empty() }
 }

@@ -1,15 +1,20 @@
 //! Ordered write-back: the state of the backend without its flash is shown, and named when the flash is given up.
 
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flashwise_server::front::Address;
 use flashwise_server::front::nbd::protocol::command::NBD_CMD_FLUSH;
 use flashwise_testing::client::Client;
+use flashwise_testing::random::Random;
+use flashwise_testing::setting as number;
 use flashwise_testing::waiting::wait_until;
 use serde_json::Value;
 
-use crate::common::fail;
-use crate::serving::{Server, Setting};
+use crate::common::{fail, succeed};
+use crate::serving::{Server, Setting, get};
 
 const BLOCK: usize = 4096;
 const KEYS: &str =
@@ -21,6 +26,11 @@ fn setting(keys: &str) -> Setting {
 
 fn client(setting: &Setting) -> Client {
     Client::open(&setting.address(), "v", true).unwrap()
+}
+
+/// The seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 /// Writes a block, and flushes.
@@ -71,7 +81,7 @@ fn a_lost_flash_leaves_the_state_that_was_shown() {
     let backend_state = status(&setting)["backend_state"].clone();
     let (age, moment) =
         (backend_state["age_seconds"].as_f64().unwrap(), backend_state["consistent_seconds"].as_f64().unwrap());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let now = now();
     assert!((0.0..60.0).contains(&age) && (now - moment - age).abs() < 5.0, "{backend_state} at {now}");
     assert_eq!(
         (&backend_state["newer_blocks"], &backend_state["age_seconds_max"]),
@@ -141,4 +151,114 @@ fn the_order_begins_and_ends_at_a_start() {
         drop(third);
         server.end();
     }
+}
+
+const DISKS: [&str; 2] = ["one", "two"];
+/// Blocks of each logical disk.
+const BLOCKS: u64 = 256;
+
+/// A block that was written to a logical disk, and the time when its flush was answered, if it was.
+struct Put {
+    disk: usize,
+    block: u64,
+    flushed: Option<f64>,
+}
+
+/// Writes to two logical disks in turn, and flushes each write, until the server ends.
+fn put_until_killed(folder: &Path, random: &mut Random, puts: &mut Vec<Put>) {
+    let mut clients = connect(folder);
+    loop {
+        let (disk, block) = (puts.len() % DISKS.len(), random.below(BLOCKS));
+        puts.push(Put { disk, block, flushed: None });
+        let content = (puts.len() as u64).to_le_bytes().repeat(BLOCK / 8);
+        let client = &mut clients[disk];
+        let put = client.write(block * BLOCK as u64, &content).and_then(|_| {
+            client.request(NBD_CMD_FLUSH, 0, 7, 0, 0)?;
+            client.reply(0)
+        });
+        match put {
+            Ok(reply) => assert_eq!(reply.error, 0),
+            Err(_) => return,
+        }
+        puts.last_mut().expect("it was added").flushed = Some(now());
+    }
+}
+
+fn connect(folder: &Path) -> [Client; 2] {
+    let address = Address::Unix(folder.join("nbd.sock"));
+    DISKS.map(|disk| Client::open(&address, disk, true).unwrap())
+}
+
+/// Compares both logical disks with the state after some of these writes. Returns their number.
+fn writes_there(folder: &Path, puts: &[Put]) -> usize {
+    let found = connect(folder).map(|mut client| {
+        let bytes = client.read(0, (BLOCKS * BLOCK as u64) as u32).unwrap();
+        bytes.chunks(BLOCK).map(|block| u64::from_le_bytes(block[..8].try_into().unwrap())).collect::<Vec<_>>()
+    });
+    let count = found.iter().flatten().max().copied().unwrap_or(0);
+    let mut expected = [(); 2].map(|()| vec![0; BLOCKS as usize]);
+    for (put, number) in puts.iter().zip(1..=count) {
+        expected[put.disk][put.block as usize] = number;
+    }
+    assert!(found == expected, "after {count} writes, {expected:?} is expected, and {found:?} is there");
+    count as usize
+}
+
+/// A pool with a journal is as both of its logical disks were together after some write, which is no older than the
+/// server stated. `FLASHWISE_ORDERED` sets the number of lost flashes.
+#[test]
+fn a_pool_that_lost_its_flash_is_as_its_logical_disks_were_together() {
+    let (mut there, mut all) = (0, 0);
+    for seed in (number("FLASHWISE_SEED", 1)..).take(number("FLASHWISE_ORDERED", 2) as usize) {
+        let mut random = Random(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let config = format!(
+            "listen = 'nbd+unix:///?socket=nbd.sock'\nstate-directory = '.'\n[api]\nlisten = 'unix:api.sock'\n\
+             [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\nflash = 'cache.img'\n\
+             flash-size = '16MiB'\nerase-unit = '1MiB'\nwrite-back-order = 'journal'\njournal = 'tank.journal'\n\
+             journal-size = '64MiB'\ndirty-high = '{}'\ndirty-low = '0%'\n",
+            random.pick(&["0%", "1%"])
+        );
+        std::fs::write(path.join("tank.toml"), config).unwrap();
+        let disks = ["a.img", "b.img", "c.img"];
+        disks.iter().for_each(|disk| File::create(path.join(disk)).unwrap().set_len(16 << 20).unwrap());
+        succeed(path, &[&["pool", "create", "tank"][..], &disks].concat());
+        let serve = |arguments: &[&str]| Server::start(path, &[&["serve", "tank.toml"], arguments].concat());
+        let mut server = serve(&[]);
+        for disk in DISKS {
+            let api = ["--striped", "--api", "unix:api.sock"];
+            succeed(path, &[&["disk", "create", disk, "--size", "1MiB"][..], &api].concat());
+        }
+        let mut puts = Vec::new();
+        let mut stated = None;
+        for is_last in [false, true] {
+            let (duration, started) = (Duration::from_millis(100 + random.below(900)), now());
+            thread::scope(|scope| {
+                scope.spawn(|| put_until_killed(path, &mut random, &mut puts));
+                wait_until("the server is killed", || now() - started > duration.as_secs_f64());
+                let answer = get(path, "/v1/status");
+                let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+                stated = status["volumes"][0]["backend_state"]["consistent_seconds"].as_f64();
+                server.kill();
+            });
+            if is_last {
+                std::fs::remove_file(path.join("cache.img")).unwrap();
+                server = serve(&["--discard-cache", "tank"]);
+                assert!(server.told().contains("is given up: the backend is consistent as of "), "{}", server.told());
+            } else {
+                server = serve(&[]);
+                let count = writes_there(path, &puts);
+                assert!(puts[count..].iter().all(|put| put.flushed.is_none()), "seed {seed}: a flushed write is lost");
+                puts.truncate(count);
+            }
+        }
+        let (count, stated) = (writes_there(path, &puts), stated.expect("the order is good"));
+        let lost = puts[count..].iter().filter_map(|put| put.flushed).next();
+        assert!(lost.is_none_or(|lost| lost > stated), "seed {seed}: {lost:?} is lost, {stated} was stated");
+        (there, all) = (there + count, all + puts.len());
+        server.end();
+    }
+    println!("the disks had {there} of {all} writes");
+    assert!(there > 0, "the disks had none of {all} writes");
 }

@@ -275,7 +275,7 @@ impl LogCache {
             return;
         }
         while self.may_destage() && self.has_part_to_write(steps) {
-            let most = self.journal_blocks().map_or(BATCH_BLOCKS, |blocks| BATCH_BLOCKS.min(blocks.div_ceil(4)));
+            let most = self.journal_blocks().map_or(BATCH_BLOCKS, |blocks| BATCH_BLOCKS.min(blocks.div_ceil(4).max(1)));
             let order = self.in_order.as_mut().expect("data is written back in order");
             let rest = order.todo.len().saturating_sub(most);
             let mut blocks = order.todo.split_off(rest);
@@ -298,7 +298,7 @@ impl LogCache {
     }
 
     /// True if the journal may have a whole group without its mark.
-    pub(super) fn has_group_in_journal(&self) -> bool {
+    pub fn has_group_in_journal(&self) -> bool {
         self.in_order.as_ref().is_some_and(|order| order.in_journal)
     }
 

@@ -92,11 +92,8 @@ fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &
         let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
         return Err(origin.refuse(section, "name", problem));
     }
-    if pool.cache.cache.order() == WriteBackOrder::Journal {
-        let problem = "found journal, expected none or barriers: a pool has no journal".to_owned();
-        return Err(origin.refuse(section, "write-back-order", problem));
-    }
-    check_cache(section, &pool.cache, origin)
+    check_cache(section, &pool.cache, origin)?;
+    check_journal(section, &pool.cache, origin)
 }
 
 fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
@@ -231,6 +228,11 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
         return Err(origin.missing(section, key, expected));
     }
     check_cache(section, volume, origin)?;
+    check_journal(section, volume, origin)
+}
+
+/// Checks that there is a journal if write-back uses one.
+fn check_journal(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     if volume.cache.order() == WriteBackOrder::Journal && volume.journal.is_none() {
         return Err(origin.missing(section, "journal", "a file or a partition for write-back-order = \"journal\""));
     }

@@ -60,10 +60,13 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
         for path in pool.disks.iter().filter(|path| is_found(path)) {
             take(&mut used, origin, section, "disks", path, &whose)?;
         }
-        if is_found(&pool.cache.flash) {
-            take(&mut used, origin, section, "flash", &pool.cache.flash, &whose)?;
+        let of_journal = pool.cache.journal.iter().map(|path| ("journal", path));
+        for (key, path) in [("flash", &pool.cache.flash)].into_iter().chain(of_journal) {
+            if is_found(path) {
+                take(&mut used, origin, section, key, path, &whose)?;
+            }
         }
-        let is_device = match check_flash(&pool.cache) {
+        let is_device = match check_journal(&pool.cache).and_then(|()| check_flash(&pool.cache)) {
             Err(_) if was_made => false,
             checked => checked.map_err(|(key, problem)| origin.refuse(section, key, problem))?,
         };

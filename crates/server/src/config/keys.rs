@@ -251,8 +251,7 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
 });
 
 /// Keys of a volume that a pool does not have.
-const NOT_OF_POOLS: [&str; 8] =
-    ["name", "aliases", "backend", "backend-id", "backend-size", "journal", "journal-size", "layout"];
+const NOT_OF_POOLS: [&str; 6] = ["name", "aliases", "backend", "backend-id", "backend-size", "layout"];
 
 /// Keys of each `[[pool]]`: its disks, and the keys of a volume for its cache.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {

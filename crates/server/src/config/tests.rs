@@ -112,7 +112,7 @@ fn the_example_is_valid_with_and_without_commented_keys() {
             text
         });
     // Only this order has a journal.
-    let config = parse(&all.replacen("write-back-order = \"none\"", "write-back-order = \"journal\"", 1)).unwrap();
+    let config = parse(&all.replace("write-back-order = \"none\"", "write-back-order = \"journal\"")).unwrap();
     let volume = &config.volumes[0];
     assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(10 << 30), Some(1 << 30)));
     assert_eq!((volume.drive_writes_per_day, volume.discard), (Some(1.0), true));

@@ -146,8 +146,8 @@ fn asked(new: &NewPool) -> Result<Made, ManageError> {
     if disks.is_empty() {
         return invalid("disks: found none, expected at least one".to_owned());
     }
-    let flash = settings.get("flash").map(|path| ("flash", path));
-    let named = disks.iter().map(|path| ("disks", path)).chain(flash);
+    let of_cache = ["flash", "journal"].into_iter().filter_map(|key| Some((key, settings.get(key)?)));
+    let named = disks.iter().map(|path| ("disks", path)).chain(of_cache);
     if let Some((key, path)) = named.into_iter().find(|(_, path)| !Path::new(path).is_absolute()) {
         return invalid(format!("{key}: found '{path}', expected an absolute path such as /dev/sdb"));
     }
@@ -377,9 +377,10 @@ impl Making {
 pub fn finish_deletions(config: &mut ServerConfig) {
     let ended = |made: &Made| made.ended.map(|pool| (pool, made.clone()));
     for (pool, made) in config.made_pools.iter().filter_map(ended).collect::<Vec<_>>() {
-        let flash = made.settings.get("flash").map(PathBuf::from);
-        let blank =
-            prepare::unmake(pool, &paths(&made.disks)).and_then(|()| prepare::unmake_flash(pool, flash.as_deref()));
+        let [flash, journal] = ["flash", "journal"].map(|key| made.settings.get(key).map(PathBuf::from));
+        let blank = prepare::unmake(pool, &paths(&made.disks))
+            .and_then(|()| prepare::unmake_flash(pool, flash.as_deref()))
+            .and_then(|()| prepare::unmake_journal(pool, journal.as_deref()));
         let others: Vec<Made> = config.made_pools.iter().filter(|other| other.name != made.name).cloned().collect();
         let done = blank.map_err(|error| error.to_string()).and_then(|()| {
             made::write(&config.state_directory, Kind::Pool, &others).map_err(|error| error.to_string())

@@ -118,7 +118,8 @@ impl ServedPools {
         let of_pools = pools.iter().flat_map(|pool| {
             let config = pool.config();
             let disks = pool.disk_paths().into_iter().map(PathBuf::from);
-            config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
+            let of_cache = [&config.cache.flash].into_iter().chain(&config.cache.journal);
+            config.disks.iter().chain(of_cache).cloned().chain(disks).collect::<Vec<_>>()
         });
         let volumes = self.served.own_volumes();
         let of_volumes = volumes.iter().map(|volume| volume.config());

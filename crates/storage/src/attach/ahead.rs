@@ -4,14 +4,15 @@
 use std::io;
 
 use flashwise_core::format::{State, Superblock};
-use uuid::Uuid;
 
-use super::{Attachment, BackendSide, Record};
+use super::{Attachment, BackendSide, Record, RecordedJournal};
 
 /// Lets all dirty blocks of such a flash be one epoch. A part of the recorded epochs would replace newer data.
 pub(crate) fn forget_epochs(superblock: &mut Superblock, record: Option<&Record>, has_journal: bool) {
     let was_in_use = superblock.state == State::InUse;
-    let is_ahead = |record: &Record| record.is_ahead || was_in_use && record.journal.is_some() && !has_journal;
+    let in_journal = |record: &Record| was_in_use || record.closed.as_ref().is_some_and(|closed| closed.in_journal);
+    let is_ahead =
+        |record: &Record| record.is_ahead || record.journal.id.is_some() && !has_journal && in_journal(record);
     if record.is_some_and(is_ahead) {
         superblock.epochs = superblock.epochs.map(|_| Superblock::NO_EPOCHS);
     }
@@ -32,12 +33,12 @@ pub(crate) fn note_ahead(superblock: &Superblock, record: Option<&Record>, side:
 
 impl Attachment {
     /// Returns the journal in the backend's record.
-    pub fn journal(&self) -> Option<Uuid> {
-        self.record.journal
+    pub fn journal(&self) -> &RecordedJournal {
+        &self.record.journal
     }
 
     /// Names the journal in the backend's record. Another one does not count from then on.
-    pub fn name_journal(&mut self, side: &dyn BackendSide, journal: Option<Uuid>) -> io::Result<()> {
+    pub fn name_journal(&mut self, side: &dyn BackendSide, journal: RecordedJournal) -> io::Result<()> {
         if self.record.journal != journal {
             let record = Record { journal, ..self.record.clone() };
             side.write(&record)?;

@@ -6,14 +6,14 @@ use std::io;
 use flashwise_core::format::{State, Superblock};
 use uuid::Uuid;
 
-use super::{AttachError, BackendSide, Record};
+use super::{AttachError, BackendSide, Record, RecordedJournal};
 
 /// Records on the backend's side that it is used without a cache, so that no later start trusts an old one. `known` is
 /// the result of [`check_empty`](super::check_empty). If it is a cache, that cache is dropped when it returns;
 /// otherwise, any cache is refused.
 pub fn use_without_cache(side: &dyn BackendSide, known: Option<Record>) -> Result<(), AttachError> {
     // A start that was interrupted may have counted one more on the flash.
-    let journal = known.as_ref().and_then(|known| known.journal);
+    let journal = RecordedJournal::of(known.as_ref());
     let (cache, attach) = known.map_or((Uuid::new_v4(), 1), |known| (known.cache, known.attach + 2));
     let record = Record { journal, ..Record::new(cache.into_bytes(), attach, false, side.inode()) };
     side.write(&record).map_err(AttachError::Side)

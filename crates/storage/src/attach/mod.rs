@@ -32,7 +32,7 @@ pub(crate) use self::detached::note_detached;
 pub use self::detached::{attach_again, use_without_cache};
 pub(crate) use self::error::log_loss;
 pub use self::error::{AttachError, Refusal};
-pub use self::side::{BackendSide, Closed, Owned, Record, Stamp, Writes, is_damaged};
+pub use self::side::{BackendPart, BackendSide, Closed, Owned, Record, RecordedJournal, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
 use crate::layout::{CacheLayout, End, Held};
@@ -306,7 +306,7 @@ pub fn attach(
     progress: Progress<'_>,
 ) -> Result<Attached, AttachError> {
     let (record, damage) = read_unless(wanted.pairing.discards, side)?;
-    let journal = record.as_ref().and_then(|record| record.journal);
+    let journal = RecordedJournal::of(record.as_ref());
     let holds_nothing = |error: &dyn std::fmt::Display| {
         format!("the cache was dropped, because it is damaged ({error}); it had no dirty blocks")
     };
@@ -377,7 +377,7 @@ fn create(
     flash: &dyn Disk,
     side: &dyn BackendSide,
     wanted: &Wanted,
-    journal: Option<Uuid>,
+    journal: RecordedJournal,
     notes: Vec<String>,
 ) -> Result<Attached, AttachError> {
     let mut superblock =
@@ -409,7 +409,7 @@ fn resume(
     superblock.state = State::InUse;
     held.note_in(&mut superblock, wanted.in_order);
     superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
-    let journal = record.as_ref().and_then(|record| record.journal);
+    let journal = RecordedJournal::of(record.as_ref());
     // A cache that the backend does not know yet still has started.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
     superblock.attach = superblock.attach.max(1) + 1;
@@ -441,7 +441,7 @@ impl Attachment {
         flash: &dyn Disk,
         side: &dyn BackendSide,
         mut superblock: Superblock,
-        journal: Option<Uuid>,
+        journal: RecordedJournal,
     ) -> Result<Attachment, AttachError> {
         let Superblock { cache, attach, may_be_dirty, .. } = superblock;
         let record = Record { journal, ..Record::new(cache, attach, may_be_dirty, side.inode()) };
@@ -514,15 +514,23 @@ impl Attachment {
         Ok(())
     }
 
-    /// Records a clean shutdown: everything is durable up to `end`, the end of the log.
-    pub fn close(&mut self, flash: &dyn Disk, side: &dyn BackendSide, end: End, may_be_dirty: bool) -> io::Result<()> {
+    /// Records a clean shutdown: everything is durable up to `end`, the end of the log. `in_journal` is true if the
+    /// journal has a group without its mark.
+    pub fn close(
+        &mut self,
+        flash: &dyn Disk,
+        side: &dyn BackendSide,
+        end: End,
+        may_be_dirty: bool,
+        in_journal: bool,
+    ) -> io::Result<()> {
         (self.superblock.state, self.superblock.may_be_dirty) = (State::Clean, may_be_dirty);
         // After a clean shutdown, the digest would be exact.
         self.superblock.digest = None;
         self.note_end(end);
         write_superblock(flash, &mut self.superblock)?;
         let (generation, Place { sequence, page }) = (self.superblock.generation, end.place);
-        let closed = Closed { generation, end_sequence: sequence, end_page: page, stamp: side.stamp()? };
+        let closed = Closed { generation, end_sequence: sequence, end_page: page, in_journal, stamp: side.stamp()? };
         (self.record.may_be_dirty, self.record.closed) = (may_be_dirty, Some(closed));
         side.write(&self.record)
     }

@@ -29,9 +29,9 @@ pub struct Record {
     /// True if an operator has detached the cache: starts do without one until [`attach_again`](super::attach_again).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
-    /// The UUID of the [journal](crate::journal) that may have blocks of the backend.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub journal: Option<Uuid>,
+    /// Its journal, if any.
+    #[serde(flatten)]
+    pub journal: RecordedJournal,
     /// The inode of the backend, which differs for a copy of the file. `None` if the record is not part of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
@@ -44,6 +44,26 @@ pub struct Record {
     pub closed: Option<Closed>,
 }
 
+/// The [journal](crate::journal) that may have blocks of the backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RecordedJournal {
+    /// Its UUID; `None` without one.
+    #[serde(rename = "journal", default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Uuid>,
+    /// The [parts](BackendPart) of the backend that were missing when a start wrote its last group into place. The
+    /// others have their blocks of that group.
+    #[serde(rename = "journal-waits-for", default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<Uuid>,
+}
+
+impl RecordedJournal {
+    /// Returns the journal in a record, if any.
+    pub fn of(record: Option<&Record>) -> RecordedJournal {
+        record.map(|record| record.journal.clone()).unwrap_or_default()
+    }
+}
+
 /// A clean shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -54,6 +74,9 @@ pub struct Closed {
     pub end_sequence: u64,
     /// The page within that unit.
     pub end_page: u32,
+    /// True if the journal has a group without its mark.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_journal: bool,
     /// The stamp of the backend.
     pub stamp: Stamp,
 }
@@ -110,7 +133,7 @@ impl Record {
             attach,
             may_be_dirty,
             detached: false,
-            journal: None,
+            journal: RecordedJournal::default(),
             inode,
             is_ahead: false,
             closed: None,
@@ -181,6 +204,24 @@ pub trait BackendSide: Send + Sync {
         let all = ranges.iter().enumerate();
         all.map(|(of, blocks)| Owned { of, disk: None, blocks: blocks.clone() }).collect()
     }
+
+    /// Returns the parts of a backend that can be missing: the disks of a pool.
+    fn parts(&self) -> Vec<BackendPart> {
+        Vec::new()
+    }
+}
+
+/// A part of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendPart {
+    /// Its UUID.
+    pub id: Uuid,
+    /// Its path, or the last known one.
+    pub path: String,
+    /// Its block numbers.
+    pub blocks: Range<u32>,
+    /// True if it is missing.
+    pub is_missing: bool,
 }
 
 /// Blocks of a cache, as numbered by their owner.
@@ -204,7 +245,7 @@ mod tests {
         assert_eq!(Record::decode(&record.encode()).unwrap(), record);
         let stamp =
             Stamp { size: 4096, modified_ns: Some(-3), writes: Some(Writes { boot: "b".to_owned(), count: 9 }) };
-        record.closed = Some(Closed { generation: 8, end_sequence: 2, end_page: 3, stamp });
+        record.closed = Some(Closed { generation: 8, end_sequence: 2, end_page: 3, in_journal: false, stamp });
         assert_eq!(Record::decode(&record.encode()).unwrap(), record);
         let message = |json: &str| Record::decode(json.as_bytes()).unwrap_err().to_string();
         assert_eq!(message(r#"{"version":2}"#), "it has version 2; this program reads version 1");
@@ -218,7 +259,7 @@ mod tests {
     fn a_record_with_a_wrong_bit_is_damaged_or_says_the_same() {
         let mut record = Record::new([7; 16], 12, true, Some(12));
         let stamp = Stamp { size: 4096, modified_ns: Some(3), writes: None };
-        record.closed = Some(Closed { generation: 8, end_sequence: 2, end_page: 3, stamp });
+        record.closed = Some(Closed { generation: 8, end_sequence: 2, end_page: 3, in_journal: false, stamp });
         let json = record.encode();
         let mut read = 0;
         for (byte, bit) in (0..json.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {

@@ -72,7 +72,7 @@ impl DetachError {
             DetachError::Pair { error, .. } => {
                 matches!(error, AttachError::Refused(_) | AttachError::DamagedRecord(_))
             }
-            DetachError::Journal { error, .. } => !matches!(error, JournalError::Io(_)),
+            DetachError::Journal { error, .. } => !error.is_of_device(),
             error => matches!(error, DetachError::BackendTooSmall { .. }),
         }
     }

@@ -7,7 +7,7 @@ use std::io;
 use flashwise_core::format::{BLOCK_BYTES, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired, read_unless};
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, RecordedJournal, paired, read_unless};
 use crate::disk::Disk;
 use crate::flash::{FlashError, read_copies};
 pub use examine::examine;
@@ -64,7 +64,7 @@ pub fn wipe(
             let mut attachment = Attachment::of(superblock, side.inode());
             // The journal may have blocks that the backend lacks. A damaged record names none.
             let (record, _) = read_unless(true, side).map_err(error)?;
-            attachment.name_journal(side, record.and_then(|record| record.journal))?;
+            attachment.name_journal(side, RecordedJournal::of(record.as_ref()))?;
             attachment.abandon(side)?;
         }
     }

@@ -284,13 +284,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Destroys a pool without logical disks: blanks its disks and its flash. Further requests fail.
+    /// Destroys a pool without logical disks: blanks its disks, its flash and its journal. Further requests fail.
     pub fn end(&self) -> Result<(), PoolError> {
         let _one = self.control();
         self.check_end()?;
         let failed = |error| PoolError::Disk { path: self.name().to_owned(), error };
         self.close().map_err(|error| failed(io::Error::other(error)))?;
-        self.volume().blank_flash().map_err(failed)?;
+        self.volume().blank_flash().and_then(|()| self.volume().blank_journal()).map_err(failed)?;
         let state = self.shared.state();
         for present in &state.metadata.present {
             let blank = clear(&*present.disk);

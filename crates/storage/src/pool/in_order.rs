@@ -8,6 +8,10 @@
 //! - A released chunk rests until the disks have all its versions in the log. Otherwise a late write-back could show
 //!   them to its next owner. After a power failure, a chunk of a thick logical disk without data rests, too.
 //!
+//! With a journal, the disks have data once its group has the mark. So a start never writes a group over the data of a
+//! later owner. A missing disk keeps its blocks of a group in the journal, by its UUID: another disk may take over its
+//! chunk numbers.
+//!
 //! Everything that a client could have seen as durable before a change is then on the disks, or the map does not show
 //! it.
 

@@ -58,9 +58,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use flashwise_core::format::BLOCK_BYTES;
 pub use uuid::Uuid;
 
-use crate::attach::{BackendSide, Owned, Record, Stamp};
+use crate::attach::{BackendPart, BackendSide, Owned, Record, Stamp};
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
 use crate::disk::slow::{SlowDisk, Slowness};
@@ -262,6 +263,19 @@ impl BackendSide for PoolSide {
     fn owned(&self, ranges: &[std::ops::Range<u64>]) -> Vec<Owned> {
         owners::owned(&vital::lock(&self.0).metadata.map, ranges)
     }
+
+    fn parts(&self) -> Vec<BackendPart> {
+        const CHUNK_BLOCKS: u32 = (CHUNK_BYTES / BLOCK_BYTES as u64) as u32;
+        let metadata = &vital::lock(&self.0).metadata;
+        let missing = metadata.missing();
+        let part = |(id, member): (&u32, &record::Member)| BackendPart {
+            id: member.disk,
+            path: member.path.clone(),
+            blocks: member.base * CHUNK_BLOCKS..(member.base + member.chunks) * CHUNK_BLOCKS,
+            is_missing: missing.contains(id),
+        };
+        metadata.map.disks.iter().map(part).collect()
+    }
 }
 
 /// Opens and locks a disk of a pool.
@@ -352,6 +366,16 @@ impl Pool {
     /// Those of [`open`](Self::open) for the pool's disks.
     pub fn storage(config: &PoolConfig) -> Result<Storage, PoolError> {
         let (metadata, notes) = look_at(config)?;
+        Ok(storage_of(metadata, notes).2)
+    }
+
+    /// Like [`storage`](Self::storage), for disks that are open already.
+    ///
+    /// # Errors
+    /// Those of [`open_on`](Self::open_on) for the pool's disks.
+    pub fn storage_on(config: &PoolConfig, disks: Vec<Arc<dyn Disk>>) -> Result<Storage, PoolError> {
+        let mut notes = Vec::new();
+        let metadata = Metadata::open(&config.cache.name, disks, config.degraded, &mut notes)?;
         Ok(storage_of(metadata, notes).2)
     }
 

@@ -14,6 +14,7 @@ use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::disk::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::flash::read_superblock;
+use crate::journal;
 use crate::offline::wipe;
 
 /// Minimum size of a disk. A smaller one would hold little more than its label and the map.
@@ -129,4 +130,12 @@ pub fn unmake_flash(pool: Uuid, flash: Option<&Path>) -> Result<(), PoolError> {
         Ok(superblock) if superblock.backend == pool.into_bytes() => wipe::clear(&disk).map_err(failed),
         _ => Ok(()),
     }
+}
+
+/// Blanks the journal of a pool that is closed. A journal that is missing, or of another backend, is left unchanged.
+pub fn unmake_journal(pool: Uuid, journal: Option<&Path>) -> Result<(), PoolError> {
+    let Some(path) = journal.filter(|path| path.exists()) else { return Ok(()) };
+    let disk = FileDisk::open(path, Options { read_only: false, page_cache: PageCache::Use });
+    let blank = disk.and_then(|disk| journal::clear(&disk, pool.into_bytes()));
+    blank.map_err(|error| PoolError::Disk { path: path.display().to_string(), error })
 }

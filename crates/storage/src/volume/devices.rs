@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::backend_state::without_flash;
 use super::config::OpenDisk;
 use super::{BLOCK, VolumeConfig, VolumeError};
-use crate::attach::{AttachError, BackendSide, Pairing, Refusal, VOLUME_SIZE, Wanted, is_damaged};
+use crate::attach::{AttachError, BackendSide, Pairing, RecordedJournal, Refusal, VOLUME_SIZE, Wanted, is_damaged};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
@@ -66,13 +66,12 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
 }
 
 /// Returns the journal that the backend's record names.
-pub(super) fn journal_of_record(config: &VolumeConfig, side: &dyn BackendSide) -> Result<Option<Uuid>, VolumeError> {
+pub(super) fn journal_of_record(config: &VolumeConfig, side: &dyn BackendSide) -> Result<RecordedJournal, VolumeError> {
     match side.read() {
         // The check of its cache decides if it can be used.
-        Err(error) if is_damaged(&error) => Ok(None),
-        record => Ok(record
-            .map_err(|error| VolumeError::Backend { volume: config.whose(), error })?
-            .and_then(|record| record.journal)),
+        Err(error) if is_damaged(&error) => Ok(RecordedJournal::default()),
+        Err(error) => Err(VolumeError::Backend { volume: config.whose(), error }),
+        Ok(record) => Ok(RecordedJournal::of(record.as_ref())),
     }
 }
 
@@ -82,7 +81,7 @@ pub(super) fn open_journal_disk(
     config: &VolumeConfig,
     side: &dyn BackendSide,
 ) -> Result<Option<Arc<dyn Disk>>, VolumeError> {
-    let expected = journal_of_record(config, side)?;
+    let expected = journal_of_record(config, side)?.id;
     if let Some(OpenDisk(disk)) = &config.journal_disk {
         return Ok(Some(disk.clone()));
     }

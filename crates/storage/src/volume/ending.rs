@@ -4,6 +4,8 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use flashwise_core::cache::LogCache;
+
 use super::{Inner, TICK, Volume, VolumeError, backend_state};
 use crate::export::Error;
 use crate::time;
@@ -57,6 +59,7 @@ pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
     let (flash_failed, end) = (engine.recovery().has_flash_failed(), engine.end());
     let failed = flushed.is_err() || flash_failed;
     let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
+    let in_journal = engine.log().is_some_and(LogCache::has_group_in_journal);
     drop(inner);
     backend_state::keep(volume, true);
     drop(volume.stop.lock().take());
@@ -68,5 +71,5 @@ pub(super) fn close(volume: &Volume) -> Result<(), VolumeError> {
             (true, false) => Err(VolumeError::Backend { volume: of(), error: error() }),
         };
     };
-    volume.pair.close(end, may_be_dirty).map_err(|error| VolumeError::Flash { volume: of(), error })
+    volume.pair.close(end, may_be_dirty, in_journal).map_err(|error| VolumeError::Flash { volume: of(), error })
 }

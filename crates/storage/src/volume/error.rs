@@ -123,7 +123,7 @@ impl VolumeError {
                 matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
             }
             VolumeError::Cache { error, .. } => error.is_permanent(),
-            VolumeError::Journal { error, .. } => !matches!(error, JournalError::Io(_)),
+            VolumeError::Journal { error, .. } => !error.is_of_device(),
             VolumeError::DeadFlash { error, .. } => error.is_permanent(),
             VolumeError::BackendTooSmall { .. }
             | VolumeError::FlashTooSmall { .. }

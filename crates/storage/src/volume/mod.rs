@@ -58,6 +58,7 @@ use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::driver::Driver;
 use crate::export::{Done, Error, Export, Extent, Guest, Request};
 use crate::flash::{read_superblock, superblock_pages};
+use crate::journal;
 use crate::latency::Latencies;
 use crate::load::Load;
 use crate::offline::wipe;
@@ -386,6 +387,11 @@ impl Volume {
             return Ok(());
         }
         wipe::clear(&*self.pair.flash)
+    }
+
+    /// Makes the journal blank, if it is this volume's.
+    pub(crate) fn blank_journal(&self) -> io::Result<()> {
+        journal::clear(&*self.journal, self.identity)
     }
 
     /// Clears the detached flash of this volume, durably, if it still has the cache.

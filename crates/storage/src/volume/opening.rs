@@ -6,7 +6,6 @@ use std::time::Duration;
 use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::journal::Journal;
 use flashwise_engine::engine::FLASH;
-use uuid::Uuid;
 
 use super::backend_state::without_flash;
 use super::budget::open_account;
@@ -20,14 +19,16 @@ use super::write_account::WriteAccount;
 use super::{BLOCK, Volume, VolumeConfig, VolumeError};
 use crate::attach::stores::side_of;
 use crate::attach::{
-    AttachError, Attached, Attachment, BackendSide, Record, attach, check_empty, log_loss, use_without_cache,
+    AttachError, Attached, Attachment, BackendSide, Record, RecordedJournal, attach, check_empty, log_loss,
+    use_without_cache,
 };
 use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Operation};
 use crate::driver::Driver;
 use crate::flash::{Progress, cache_tag};
-use crate::{journal, time};
+use crate::journal::{self, JournalOwner};
+use crate::time;
 
 /// The parts that a volume starts with.
 pub(super) struct Parts {
@@ -191,11 +192,10 @@ impl Volume {
         // A flash that stays may have blocks of the last group, so it needs the backend's own journal.
         let gives_up = config.discard_cache && formatted;
         let OpenJournal { disk, journal } = open_journal(config, storage, journal, gives_up, &mut opened.notes)?;
-        let journal = journal
-            .filter(|_| config.cache.order() == WriteBackOrder::Journal)
-            .map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
-        let named = journal.map(|journal| Uuid::from_bytes(journal.last.journal));
-        if let (Some(before), None) = (attachment.journal(), named) {
+        let journal = journal.filter(|_| config.cache.order() == WriteBackOrder::Journal);
+        let (journal, named) = journal.map_or_else(Default::default, |(journal, named)| (Some(journal), named));
+        let journal = journal.map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
+        if let (Some(before), None) = (attachment.journal().id, named.id) {
             opened.notes.push(format!("{} {}: journal {before} is no longer used", config.whose().kind(), config.name));
         }
         attachment.name_journal(&*storage.side, named).map_err(|error| refuse(AttachError::Side(error)))?;
@@ -218,7 +218,7 @@ impl Volume {
         let mut opened = Opened { notes: storage.notes.clone(), without_flash: true, detached, ..Opened::default() };
         let journal = open_journal_disk(&config, &*storage.side)?;
         let journal = open_journal(&config, &storage, journal, config.discard_cache, &mut opened.notes)?;
-        let named = journal.journal.map(|journal| Uuid::from_bytes(journal.last.journal));
+        let named = journal.journal.map(|(_, named)| named).unwrap_or_default();
         let known = known.map(|record| Record { journal: named, ..record });
         if known.as_ref().is_some_and(|record| record.may_be_dirty) {
             log_loss(&without_flash(&config, storage.identity.id));
@@ -250,11 +250,12 @@ impl Volume {
 struct OpenJournal {
     /// An empty disk without one.
     disk: Arc<dyn Disk>,
-    journal: Option<Journal>,
+    /// The journal, and what the backend's record has to name.
+    journal: Option<(Journal, RecordedJournal)>,
 }
 
 /// Opens the journal on a disk, if there is one. A group that it holds is written into place. If the flash is given up,
-/// a blank journal is accepted.
+/// a blank journal is accepted. A journal with a group that waits for a part of the backend has no room for others.
 fn open_journal(
     config: &VolumeConfig,
     storage: &Storage,
@@ -264,9 +265,13 @@ fn open_journal(
 ) -> Result<OpenJournal, VolumeError> {
     let Some(disk) = disk else { return Ok(OpenJournal { disk: Arc::new(MemoryDisk::new(0)), journal: None }) };
     let path = disk.description();
-    let expected = journal_of_record(config, &*storage.side)?;
-    let opened = journal::open(&*disk, &*storage.disk, storage.identity.id, expected, gives_up)
-        .map_err(|error| VolumeError::Journal { volume: config.whose(), path: path.clone(), error })?;
+    let recorded = journal_of_record(config, &*storage.side)?;
+    let owner = JournalOwner { identity: storage.identity.id, recorded, parts: storage.side.parts(), gives_up };
+    let opened = journal::open(&*disk, &*storage.disk, &owner).map_err(|error| VolumeError::Journal {
+        volume: config.whose(),
+        path: path.clone(),
+        error,
+    })?;
     let mut note =
         |text: String| notes.push(format!("{} {}: journal {path}: {text}", config.whose().kind(), config.name));
     if let Some(lost) = opened.given_up {
@@ -277,7 +282,16 @@ fn open_journal(
     }
     let mut journal = opened.journal;
     journal.pages = journal.pages.min(config.journal_size_bytes.unwrap_or(journal::BYTES_MAX) / BLOCK);
-    Ok(OpenJournal { disk, journal: Some(journal) })
+    if !opened.waits_for.is_empty() {
+        journal.pages = 0;
+        let paths: Vec<&str> = opened.waits_for.iter().map(|part| part.path.as_str()).collect();
+        note(format!(
+            "blocks of its last group wait for {}, which is missing. Keep the journal until a start has that disk, or \
+             follows its giving up; until then it is used for nothing else",
+            paths.join(" and ")
+        ));
+    }
+    Ok(OpenJournal { disk, journal: Some((journal, opened.recorded())) })
 }
 
 pub(super) fn size_of(config: &VolumeConfig, storage: &Storage) -> u64 {

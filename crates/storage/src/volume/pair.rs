@@ -54,8 +54,8 @@ impl Pair {
     }
 
     /// Records a clean shutdown.
-    pub fn close(&self, end: End, may_be_dirty: bool) -> io::Result<()> {
-        self.write(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
+    pub fn close(&self, end: End, may_be_dirty: bool, in_journal: bool) -> io::Result<()> {
+        self.write(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty, in_journal))
     }
 
     /// Records that the contents of the flash are no longer valid.

@@ -1,12 +1,11 @@
 //! The salvage of a cache of any layout.
 
 use flashwise_core::format::State;
-use uuid::Uuid;
 
 use super::{List, Options, Outcome, Pair, find_superblock};
-use crate::attach::{Attachment, paired, read_unless};
+use crate::attach::{Attachment, RecordedJournal, paired, read_unless};
 use crate::flash::Progress;
-use crate::journal::{JournalError, open};
+use crate::journal::{JournalError, JournalOwner, open};
 use crate::layout::layout_of;
 use crate::offline::detach::{DetachError, check_size};
 
@@ -32,7 +31,7 @@ pub fn salvage(
     let layout = layout_of(&superblock).map_err(|error| DetachError::cache(flash, error))?;
     // A damaged record names no journal.
     let (record, _) = read_unless(true, side).map_err(pair_error)?;
-    let journal_blocks = complete(pair, record.and_then(|record| record.journal), options)
+    let journal_blocks = complete(pair, RecordedJournal::of(record.as_ref()), options)
         .map_err(|error| DetachError::Journal { backend: backend.description(), error })?
         .unwrap_or(0);
     let outcome = layout.salvage(pair, (superblock, is_whole), options, list, reading, progress)?;
@@ -41,11 +40,18 @@ pub fn salvage(
 
 /// Writes the last group of the `expected` journal into place. Otherwise, a start would later write it over newer data.
 /// Returns the number of blocks.
-fn complete(pair: Pair<'_>, expected: Option<Uuid>, options: &Options) -> Result<Option<usize>, JournalError> {
-    match (expected, pair.journal) {
+fn complete(pair: Pair<'_>, recorded: RecordedJournal, options: &Options) -> Result<Option<usize>, JournalError> {
+    match (recorded.id, pair.journal) {
         (Some(_), Some(journal)) => {
-            let opened = open(journal, pair.backend, pair.pairing.backend, expected, options.discard_rest)?;
-            Ok(opened.replayed_blocks)
+            let (identity, parts) = (pair.pairing.backend, pair.side.parts());
+            let owner = JournalOwner { identity, recorded, parts, gives_up: options.discard_rest };
+            let opened = open(journal, pair.backend, &owner)?;
+            match opened.waits_for.is_empty() || options.discard_rest {
+                true => Ok(opened.replayed_blocks),
+                false => {
+                    Err(JournalError::Waits { paths: opened.waits_for.into_iter().map(|part| part.path).collect() })
+                }
+            }
         }
         // The journal no longer counts after the detach.
         (Some(expected), None) if !options.discard_rest => Err(JournalError::NotGiven { expected }),

@@ -17,11 +17,10 @@ use flashwise_storage::disk::{Operation as DiskOperation, Transfer};
 use flashwise_storage::driver::Performer;
 use flashwise_storage::export::{Done, Operation, Request};
 use flashwise_storage::flash::cache_tag;
-use flashwise_storage::journal::open;
+use flashwise_storage::journal::{JournalOwner, open};
 use flashwise_storage::layout::{CacheLayout, End, Held};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
-use uuid::Uuid;
 
 use crate::crash::clients::{Clients, fail};
 use crate::crash::fake_side::{FakeRecord, FakeSide};
@@ -227,11 +226,11 @@ impl<S: Cached> World<S> {
             0 => None,
             _ => {
                 let (cache, [_, backend, journal]) = (cache_tag(attachment.superblock()), &devices.disks);
-                let opened = open(journal, backend, [9; 16], attachment.journal(), false);
-                let journal = opened.map_err(|error| format!("journal: {error}"))?.journal.of_cache(cache);
-                let named = Some(Uuid::from_bytes(journal.last.journal));
-                attachment.name_journal(&devices.side(), named).map_err(|error| format!("journal: {error}"))?;
-                Some(journal)
+                let opened = open(journal, backend, &JournalOwner::of_volume([9; 16], attachment.journal().id));
+                let opened = opened.map_err(|error| format!("journal: {error}"))?;
+                let named = attachment.name_journal(&devices.side(), opened.recorded());
+                named.map_err(|error| format!("journal: {error}"))?;
+                Some(opened.journal.of_cache(cache))
             }
         };
         let Devices { disks, record } = devices;
@@ -352,7 +351,7 @@ impl<S: Cached> World<S> {
         let devices = self.devices();
         if !S::has_flash_failed(&self.engine) {
             let end = S::end(&self.engine);
-            self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty).unwrap();
+            self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty, false).unwrap();
         }
         let model = self.clients.model.lock().unwrap().clone();
         Ok((devices, model))
@@ -448,12 +447,12 @@ impl<S: Cached> World<S> {
         let disks = [BACKEND, JOURNAL].map(|number| self.disks[number].fork());
         let of_others = self.in_flight.iter().map(|flight| &flight.transfer).filter(|it| it.disk != FLASH);
         fail(&disks, of_others.map(|transfer| (transfer.disk - BACKEND, transfer)), false, random);
-        let expected = self.record.get().and_then(|record| record.journal);
+        let expected = self.record.get().and_then(|record| record.journal.id);
         let [mut backend, mut journal] = disks;
         if expected.is_some() && random.chance(4) {
             // The start is interrupted.
             [&backend, &journal].into_iter().for_each(|disk| disk.set_lives(1 + random.below(20)));
-            let _ = open(&journal, &backend, [9; 16], expected, false);
+            let _ = open(&journal, &backend, &JournalOwner::of_volume([9; 16], expected));
             for disk in [&mut backend, &mut journal] {
                 disk.set_lives(u64::MAX);
                 *disk = disk.fork();
@@ -461,7 +460,7 @@ impl<S: Cached> World<S> {
             }
         }
         if expected.is_some() {
-            let opened = open(&journal, &backend, [9; 16], expected, false);
+            let opened = open(&journal, &backend, &JournalOwner::of_volume([9; 16], expected));
             opened.map_err(|error| format!("the journal without the flash: {error}"))?;
         }
         Ok(backend)

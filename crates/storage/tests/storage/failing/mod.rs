@@ -89,9 +89,9 @@ fn planted_bugs_are_found_on_failing_devices() {
     let bugs = [
         (Bug::ForgetsContent, &[Kind::Log, Kind::NoFlash][..], 418),
         (Bug::ShowsRefusedWrites, &[Kind::Log], 661),
-        (Bug::ZeroesBesideData, &[Kind::Pool], 4063),
+        (Bug::ZeroesBesideData, &[Kind::Pool], 4396),
         (Bug::DropsRefusedData, &[Kind::Log, Kind::Pool], 276),
-        (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 1353),
+        (Bug::DetachesTwice, &[Kind::Log, Kind::Pool], 1784),
         (Bug::ForgetsHeldRequests, &[Kind::Buckets], 21),
         (Bug::KeepsRefusedPlaces, &[Kind::Pool], 1),
     ];

@@ -118,8 +118,7 @@ impl World {
         let admission = random.pick(&["none", "none", "size:max=4KiB"]);
         // Of volumes and pools with a log, every third one.
         let is_ordered = matches!(kind, Kind::Log | Kind::Pool) && (seed / KINDS.len() as u64).is_multiple_of(3);
-        // Half of those volumes.
-        let has_journal = is_ordered && kind == Kind::Log && (seed / KINDS.len() as u64 / 3).is_multiple_of(2);
+        let has_journal = is_ordered && (seed / KINDS.len() as u64 / 3).is_multiple_of(2);
         let journal = has_journal.then(|| Failing::new("journal", JOURNAL_BYTES, seed));
         config.journal_disk = journal.clone().map(|journal| OpenDisk(journal));
         let order = if has_journal { "journal" } else { "barriers" };

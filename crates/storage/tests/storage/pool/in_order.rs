@@ -1,14 +1,17 @@
 //! A pool that writes back in order loses its flash: without it, its disks are a state of all logical disks together.
 //!
 //! The pool runs with its threads in virtual time. Clients write, trim and flush two logical disks; a third comes and
-//! goes, so that chunks change their owners. Disks are emptied, logical disks grow, and power fails.
+//! goes, so that chunks change their owners. Disks are emptied, logical disks grow, and power fails. Half of the worlds
+//! have a journal: without the flash, its last group is written into place first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
@@ -25,14 +28,17 @@ use flashwise_testing::random::Random;
 use flashwise_testing::setting;
 use flashwise_testing::virtual_time::{self, pass};
 
+use super::bare::{Planted, bare, complete};
 use super::live::new;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const CHUNK_BLOCKS: usize = (CHUNK_BYTES / BLOCK) as usize;
+pub const CHUNK_BLOCKS: usize = (CHUNK_BYTES / BLOCK) as usize;
 /// Blocks of a logical disk, and after its growth.
 const BLOCKS: usize = 10 * CHUNK_BLOCKS;
-const BLOCKS_MAX: usize = 11 * CHUNK_BLOCKS;
-const NAMES: [&str; 2] = ["a", "b"];
+pub const BLOCKS_MAX: usize = 11 * CHUNK_BLOCKS;
+pub const NAMES: [&str; 2] = ["a", "b"];
+/// Disks of the pool. The journal comes after them.
+pub const DISKS: usize = 3;
 const STEPS: u64 = 300;
 const DEPTH: usize = 6;
 
@@ -42,6 +48,8 @@ struct Watched {
     random: Mutex<Random>,
     /// True if the moment of this change is noted.
     notes: Option<Box<dyn Fn() + Send + Sync>>,
+    /// True if zeroing takes longer than all else.
+    zeroes_slowly: AtomicBool,
 }
 
 impl Watched {
@@ -86,6 +94,9 @@ impl Disk for Watched {
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        if self.zeroes_slowly.load(Ordering::SeqCst) {
+            pass(Duration::from_millis(500));
+        }
         self.before_change();
         self.disk.zero(offset, length, may_punch_holes)
     }
@@ -112,27 +123,30 @@ struct Clients {
 struct World {
     random: Random,
     config: VolumeConfig,
+    planted: Option<Planted>,
+    /// The disks of the pool, and the journal of some worlds.
     disks: Watchers,
     flash: Arc<Watched>,
     pool: Pool,
     exports: Vec<Arc<LogicalDisk>>,
     clients: Arc<Mutex<Clients>>,
     /// Copies of all disks at some moments.
-    moments: Arc<Mutex<Vec<Vec<FakeDisk>>>>,
+    moments: Moments,
     next: u64,
     losses: u64,
 }
 
-type Outcome<T> = Result<T, String>;
-/// The disks of a pool.
+pub type Outcome<T> = Result<T, String>;
+/// The disks of a pool, and its journal.
 type Watchers = Arc<Mutex<Vec<Arc<Watched>>>>;
+type Moments = Arc<Mutex<Vec<Vec<Arc<FakeDisk>>>>>;
 
 fn watched(disk: FakeDisk, random: &mut Random, notes: Option<Box<dyn Fn() + Send + Sync>>) -> Arc<Watched> {
-    Arc::new(Watched { disk, random: Mutex::new(Random(random.next())), notes })
+    Arc::new(Watched { disk, random: Mutex::new(Random(random.next())), notes, zeroes_slowly: AtomicBool::new(false) })
 }
 
-/// Returns the disks of a pool; each change of one is a moment, now and then.
-fn watched_pool(disks: Vec<FakeDisk>, random: &mut Random, moments: &Arc<Mutex<Vec<Vec<FakeDisk>>>>) -> Watchers {
+/// Returns watched disks; each change of one is a moment, now and then.
+fn watched_pool(disks: Vec<FakeDisk>, random: &mut Random, moments: &Moments) -> Watchers {
     let all: Watchers = Arc::default();
     for disk in disks {
         let (of, moments, odds) = (Arc::downgrade(&all), moments.clone(), Mutex::new(Random(random.next())));
@@ -148,15 +162,15 @@ fn watched_pool(disks: Vec<FakeDisk>, random: &mut Random, moments: &Arc<Mutex<V
     all
 }
 
-fn forks(disks: &Watchers) -> Vec<FakeDisk> {
-    disks.lock().unwrap().iter().map(|disk| disk.disk.fork()).collect()
+fn forks(disks: &Watchers) -> Vec<Arc<FakeDisk>> {
+    disks.lock().unwrap().iter().map(|disk| Arc::new(disk.disk.fork())).collect()
 }
 
 fn as_disks(disks: &Watchers) -> Vec<Arc<dyn Disk>> {
-    disks.lock().unwrap().iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect()
+    disks.lock().unwrap().iter().take(DISKS).map(|disk| disk.clone() as Arc<dyn Disk>).collect()
 }
 
-fn content(bytes: &[u8]) -> u64 {
+pub fn content(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
@@ -164,35 +178,15 @@ fn bytes_of(contents: &[u64]) -> Vec<u8> {
     contents.iter().flat_map(|content| content.to_le_bytes().repeat(BLOCK_BYTES / 8)).collect()
 }
 
-/// Returns the blocks of both logical disks, as the disks of a pool without its flash have them.
-fn bare(disks: Vec<FakeDisk>) -> Outcome<Vec<u64>> {
-    let disks: Vec<Arc<dyn Disk>> = disks.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Disk>).collect();
-    let metadata = Metadata::open("v", disks, false, &mut Vec::new()).map_err(|error| error.to_string())?;
-    let map = &metadata.map;
-    let mut contents = vec![0; NAMES.len() * BLOCKS_MAX];
-    for logical in map.logicals.values() {
-        let Some(number) = NAMES.iter().position(|name| *name == logical.shape().name) else { continue };
-        for (at, entry) in logical.entries().there() {
-            let Some(chunk) = entry.written() else { continue };
-            let id = map.disk_of(chunk).ok_or("a chunk is nowhere")?;
-            let disk = metadata.present.iter().find(|present| present.id == id).ok_or("a disk is missing")?;
-            let mut bytes = vec![0; CHUNK_BYTES as usize];
-            let offset = u64::from(chunk - map.disks[&id].base) * CHUNK_BYTES;
-            disk.disk.read_at(&mut bytes, offset).map_err(|error| error.to_string())?;
-            let first = number * BLOCKS_MAX + at as usize * CHUNK_BLOCKS;
-            for (block, bytes) in bytes.chunks(BLOCK_BYTES).enumerate() {
-                contents[first + block] = content(bytes);
-            }
-        }
-    }
-    Ok(contents)
-}
-
 impl World {
-    fn new(seed: u64, planted: Option<Bug>) -> World {
+    fn new(seed: u64, planted: Option<Planted>) -> World {
         let mut random = Random(seed.wrapping_mul(0x9E37));
-        let moments: Arc<Mutex<Vec<Vec<FakeDisk>>>> = Arc::default();
-        let fakes = (0..3).map(|_| FakeDisk::new(256, BLOCK_BYTES)).collect();
+        let has_journal = seed.is_multiple_of(2);
+        let moments: Moments = Arc::default();
+        let mut fakes: Vec<_> = (0..DISKS).map(|_| FakeDisk::new(256, BLOCK_BYTES)).collect();
+        if has_journal {
+            fakes.push(FakeDisk::new(random.pick(&[16, 64, 256]), 512));
+        }
         let disks = watched_pool(fakes, &mut random, &moments);
         // Every fifth flash has zones.
         let geometry = Geometry { units: 25, unit_pages: 16 };
@@ -203,7 +197,9 @@ impl World {
         let flash = watched(flash, &mut random, None);
         drop(Metadata::create("v", as_disks(&disks)).unwrap());
         let mut config = VolumeConfig::of("v", Path::new(""), Path::new("flash"));
-        config.planted = planted;
+        if let Some(Planted::InPool(bug)) = planted {
+            config.planted = Some(bug);
+        }
         config.cache = Settings::of(&[
             ("erase-unit", "64KiB"),
             ("ram", random.pick(&["0", "64KiB", "1MiB"])),
@@ -211,7 +207,7 @@ impl World {
             ("write-mode", random.pick(&["write-back", "write-back", "write-back", "write-through"])),
             ("commit-age", random.pick(&["1s", "60s"])),
             ("dirty-age", random.pick(&["2s", "60s"])),
-            ("write-back-order", "barriers"),
+            ("write-back-order", if has_journal { "journal" } else { "barriers" }),
         ])
         .unwrap();
         let pool = World::open(&mut config, &disks, &flash).unwrap();
@@ -233,11 +229,13 @@ impl World {
         };
         let exports = NAMES.map(|name| pool.logical(name).unwrap()).into();
         let clients = Arc::new(Mutex::new(clients));
-        World { random, config, disks, flash, pool, exports, clients, moments, next: 1 << 16, losses: 0 }
+        World { random, config, planted, disks, flash, pool, exports, clients, moments, next: 1 << 16, losses: 0 }
     }
 
     fn open(config: &mut VolumeConfig, disks: &Watchers, flash: &Arc<Watched>) -> Outcome<Pool> {
         config.flash_disk = Some(OpenDisk(flash.clone()));
+        let journal = disks.lock().unwrap().get(DISKS).map(|disk| OpenDisk(disk.clone()));
+        config.journal_disk = journal.filter(|_| config.cache.order() == WriteBackOrder::Journal);
         let config = PoolConfig { disks: Vec::new(), degraded: false, cache: config.clone() };
         Ok(Pool::open_on(config, as_disks(disks), &|_, _| ()).map_err(|error| error.to_string())?.0)
     }
@@ -250,7 +248,7 @@ impl World {
         // With nothing left to write back, the disks have everything.
         self.pool.detach().map_err(|error| error.to_string())?;
         self.pool.flush().map_err(|error| error.to_string())?;
-        let found = bare(forks(&self.disks))?;
+        let found = bare(&forks(&self.disks))?;
         let clients = self.clients.lock().unwrap();
         let is_wrong = |(found, newest): (&u64, &Option<u64>)| newest.is_some_and(|newest| newest != *found);
         let wrong = found.iter().zip(&clients.newest).position(is_wrong);
@@ -264,7 +262,11 @@ impl World {
 
     fn step(&mut self) -> Outcome<()> {
         match self.random.below(100) {
-            0..2 => return self.lose_power(),
+            0..2 => {
+                let loss = self.random.pick(&[Loss::Nothing, Loss::Everything, Loss::Writes]);
+                return self.start_again(Some(loss));
+            }
+            10 if self.random.chance(3) => return self.end().and_then(|()| self.start_again(None)),
             2..5 => return self.replace_scratch(),
             5 => drop(self.pool.grow_logical(self.random.pick(&NAMES), BLOCKS_MAX as u64 * BLOCK)),
             6..9 => {
@@ -288,7 +290,11 @@ impl World {
         for copies in moments {
             let loss = self.random.pick(&[Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Writes]);
             copies.iter().for_each(|disk| disk.crash(loss, &mut self.random));
-            let contents = bare(copies)?;
+            if self.random.chance(4) {
+                complete(&copies, self.planted, Some(&mut self.random))?;
+            }
+            complete(&copies, self.planted, None)?;
+            let contents = bare(&copies)?;
             self.losses += 1;
             self.clients.lock().unwrap().history.check(&contents)?;
         }
@@ -431,14 +437,35 @@ impl World {
                 Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Usual };
             scratch.submit(request, Box::new(|_| ()));
         }
+        if self.random.chance(3) {
+            // Some of the writes have not begun, or wait for their zeroes.
+            pass(Duration::from_micros(self.random.below(3_000)));
+            self.pool.delete_logical("scratch").map_err(|error| error.to_string())?;
+        }
         Ok(())
     }
 
-    /// The power fails, and the pool starts again with its flash.
-    fn lose_power(&mut self) -> Outcome<()> {
-        let loss = self.random.pick(&[Loss::Nothing, Loss::Everything, Loss::Writes]);
-        let (disks, flash) = (forks(&self.disks), self.flash.disk.fork());
-        disks.iter().chain([&flash]).for_each(|disk| disk.crash(loss, &mut self.random));
+    /// Ends in order, and starts again. If there is a journal, the next run may do without.
+    fn end(&mut self) -> Outcome<()> {
+        self.settle()?;
+        self.pool.close().map_err(|error| error.to_string())?;
+        self.check()?;
+        let clients = &mut *self.clients.lock().unwrap();
+        clients.history.promised(std::mem::take(&mut clients.acknowledged));
+        if self.disks.lock().unwrap().len() > DISKS {
+            let order = self.random.pick(&["barriers", "journal"]);
+            self.config.cache.take_over(&Settings::of(&[("write-back-order", order)]).unwrap());
+        }
+        Ok(())
+    }
+
+    /// The pool starts again with its flash, after a power failure or an end in order.
+    fn start_again(&mut self, loss: Option<Loss>) -> Outcome<()> {
+        let disks: Vec<FakeDisk> = self.disks.lock().unwrap().iter().map(|disk| disk.disk.fork()).collect();
+        let flash = self.flash.disk.fork();
+        for disk in disks.iter().chain([&flash]) {
+            loss.into_iter().for_each(|loss| disk.crash(loss, &mut self.random));
+        }
         {
             let clients = &mut *self.clients.lock().unwrap();
             (clients.run, clients.running) = (clients.run + 1, 0);
@@ -459,7 +486,7 @@ impl World {
             for (at, bytes) in bytes.chunks(BLOCK_BYTES).enumerate() {
                 let (block, content) = (number * BLOCKS_MAX + at, content(bytes));
                 if !clients.history.is_kept(block, &content) {
-                    return Err(format!("block {block} is {content} after a power failure"));
+                    return Err(format!("block {block} is {content} after a start"));
                 }
                 clients.newest[block] = Some(content);
                 found.push((block, clients.history.settled(block, &content, false)));
@@ -486,7 +513,7 @@ fn read_all(disk: &LogicalDisk) -> Outcome<Vec<u8>> {
 }
 
 /// Runs a world. Returns the number of losses; the error is the first violation.
-fn run_one(seed: u64, planted: Option<Bug>) -> Outcome<u64> {
+fn run_one(seed: u64, planted: Option<Planted>) -> Outcome<u64> {
     let world = move || virtual_time::run(seed, move || World::new(seed, planted).run());
     let ended = std::panic::catch_unwind(world).map(|(result, _)| result);
     ended.unwrap_or_else(|panic| {
@@ -496,7 +523,7 @@ fn run_one(seed: u64, planted: Option<Bug>) -> Outcome<u64> {
 }
 
 /// Runs worlds from seed `first` on. Returns the number of losses, and the violations.
-fn run(first: u64, planted: Option<Bug>, goes_on: impl Fn(u64) -> bool + Sync) -> (u64, Vec<String>) {
+fn run(first: u64, planted: Option<Planted>, goes_on: impl Fn(u64) -> bool + Sync) -> (u64, Vec<String>) {
     let (losses, violations) = (Mutex::new(0), Mutex::new(Vec::new()));
     let goes_on = |number| goes_on(number) && (planted.is_none() || violations.lock().unwrap().is_empty());
     on_all_cores(goes_on, |number| match run_one(first + number, planted) {
@@ -504,6 +531,30 @@ fn run(first: u64, planted: Option<Bug>, goes_on: impl Fn(u64) -> bool + Sync) -
         Err(violation) => violations.lock().unwrap().push(format!("seed {}: {violation}", first + number)),
     });
     (losses.into_inner().unwrap(), violations.into_inner().unwrap())
+}
+
+/// Its next owner would get that data. The first writes to the chunks wait for their zeroes when they are deleted.
+#[test]
+fn nothing_is_written_to_a_chunk_after_its_logical_disk_was_deleted() {
+    let run = || {
+        let mut world = World::new(1, None);
+        world.disks.lock().unwrap().iter().for_each(|disk| disk.zeroes_slowly.store(true, Ordering::SeqCst));
+        while world.pool.logical("scratch").is_err() {
+            world.replace_scratch().unwrap();
+        }
+        world.replace_scratch().unwrap();
+        pass(Duration::from_secs(2));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (operation, length) = (Operation::Read, DISKS as u64 * 16 * CHUNK_BYTES);
+        let (data, caching) = (Vec::new(), Caching::Usual);
+        let request = Request { operation, offset: 0, length, force_unit_access: false, data, caching };
+        world.pool.volume().submit(request, Box::new(move |result| sender.send(result).unwrap()));
+        pass(Duration::from_secs(1));
+        let found = receiver.try_recv().expect("it is answered").unwrap();
+        world.pool.close().unwrap();
+        found.chunks(BLOCK_BYTES).filter(|block| content(block) == u64::MAX).count()
+    };
+    assert_eq!(virtual_time::run(1, run).0, 0);
 }
 
 #[test]
@@ -515,9 +566,16 @@ fn without_its_flash_a_pool_is_as_it_was_at_a_flush() {
 }
 
 #[test]
-fn maps_that_change_ahead_of_their_data_are_found() {
+fn maps_that_change_ahead_of_their_data_and_wrong_replays_are_found() {
     // With the first seed of a run that may find it.
-    let bugs = [(Bug::ZeroesInOrder, 1), (Bug::TrimsAtOnce, 1), (Bug::MovesAhead, 118), (Bug::ReusesAtOnce, 1)];
+    let bugs = [
+        (Planted::InPool(Bug::ZeroesInOrder), 1),
+        (Planted::InPool(Bug::TrimsAtOnce), 1),
+        (Planted::InPool(Bug::MovesAhead), 1),
+        (Planted::InPool(Bug::ReusesAtOnce), 1),
+        (Planted::NotReplayed, 1),
+        (Planted::ReplayedAgain, 1),
+    ];
     for (bug, first) in bugs {
         let (losses, violations) = run(first, Some(bug), |begun| begun < 400);
         let found = violations.first().map(|violation| violation.replace('\n', " ")).unwrap_or_default();

@@ -1,9 +1,11 @@
 //! Pools: starts, crashes and reads of clients, checked against models.
 
+mod bare;
 mod care;
 mod failed_flash;
 mod failing;
 mod in_order;
+mod journal;
 pub mod live;
 mod moving;
 mod recorded;

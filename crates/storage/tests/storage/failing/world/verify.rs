@@ -6,7 +6,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::attach::BackendSide;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::export::Operation;
-use flashwise_storage::journal::open;
+use flashwise_storage::journal::{JournalOwner, open};
 use flashwise_storage::time;
 use flashwise_testing::fake_disk::FakeDisk;
 use flashwise_testing::virtual_time::pass;
@@ -40,11 +40,12 @@ impl World {
         }
         let bare = FakeDisk::new(BLOCKS_MAX, BLOCK_BYTES);
         copy(backend, &bare);
-        let expected = self.side.read().expect("memory can be read").and_then(|record| record.journal);
+        let expected = self.side.read().expect("memory can be read").and_then(|record| record.journal.id);
         if let (Some(journal), Some(_)) = (&self.journal, expected) {
             let left = FakeDisk::new(JOURNAL_BYTES / BLOCK_BYTES, BLOCK_BYTES);
             copy(journal, &left);
-            open(&left, &bare, [9; 16], expected, false).map_err(|error| format!("the journal: {error}"))?;
+            open(&left, &bare, &JournalOwner::of_volume([9; 16], expected))
+                .map_err(|error| format!("the journal: {error}"))?;
         }
         model.check_backend(|block| bare.page(block).to_vec())
     }
