@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::past::BESIDE_BUFFER_BLOCKS;
-use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
+use super::PIECE_BLOCKS;
+use super::destage::DESTAGING_BLOCKS_MAX;
 use crate::admission::{self, Admission, Setting};
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::journal::Journal;
@@ -161,6 +161,9 @@ pub struct Config {
     /// Regions that are unsure during overwrites past the flash.
     pub regions: Regions,
 }
+
+/// Maximum number of writes in progress past the flash, in addition to the capacity of the write buffer.
+pub(super) const BESIDE_BUFFER_BLOCKS: u32 = 2 * PIECE_BLOCKS;
 
 impl Config {
     /// Returns the data pages of the log.

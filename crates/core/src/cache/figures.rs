@@ -1,9 +1,5 @@
 //! The counters of a cache, and queries of them.
 
-use super::LogCache;
-use crate::counters::Counters;
-use crate::layout::containers::Log;
-
 /// The figures that running and simulated caches share, each with its name, description and unit. Calls the given macro
 /// with the given arguments, followed by the figures of every cache on flash and those of the log. A figure may have a
 /// heading for tables in a terminal, and a note below them.
@@ -140,28 +136,5 @@ impl Reads {
 impl From<&Figures> for Reads {
     fn from(figures: &Figures) -> Reads {
         Reads { blocks: figures.reads, ram_hits: figures.ram_read_hits, flash_hits: figures.flash_read_hits }
-    }
-}
-
-impl LogCache {
-    /// Returns the counters of reads so far.
-    #[inline]
-    pub fn reads(&self) -> Reads {
-        Reads::from(&self.figures)
-    }
-
-    /// Returns the log.
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// Returns the counters of the policy's outcomes.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Returns the number of acknowledged blocks that are only in RAM.
-    pub fn buffered_blocks(&self) -> usize {
-        self.write_buffer.len()
     }
 }

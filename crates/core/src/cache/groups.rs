@@ -1,13 +1,14 @@
-//! Groups of epochs that are written back together.
+//! Groups of epochs that are written back together, and the state of that.
 
 use std::collections::HashSet;
 
 use rustc_hash::FxBuildHasher;
 
-use super::LogCache;
-use crate::epochs::Epoch;
+use super::order_lost::LostVersions;
+use crate::epochs::{Epoch, Epochs};
 use crate::format::Place;
-use crate::journal::{Head, blocks_max};
+use crate::journal::{Head, Journal, blocks_max};
+use crate::layout::containers::Log;
 
 /// A phase of the write-back of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,37 +35,36 @@ pub(super) struct Group {
     pub absorbed: Vec<(u32, u32)>,
 }
 
-impl LogCache {
-    /// Returns the maximum number of blocks of a group, if there is a journal.
-    pub(super) fn journal_blocks(&self) -> Option<usize> {
-        self.config.journal.map(|journal| blocks_max(journal.pages))
-    }
+/// Returns the identity of the next group of a journal, which ends at a place in the log.
+pub(super) fn next_head(journal: &Journal, end: Place, ended_unix_us: u64, log_end: Option<Place>) -> Head {
+    // A flash that failed may lose the rest of the log, and a start would reuse its places.
+    let end = log_end.map_or(end, |log_end| end.min(log_end));
+    Head { number: journal.last.number + 1, end, ended_unix_us, ..journal.last }
+}
 
-    /// Returns the identity of the next group, which ends at a place in the log, if there is a journal.
-    pub(super) fn next_head(&self, end: Place, ended_unix_us: u64) -> Option<Head> {
-        let last = self.config.journal?.last;
-        // A flash that failed may lose the rest of the log, and a start would reuse its places.
-        let end = if self.flash_failed { end.min(self.log.flushed()) } else { end };
-        Some(Head { number: last.number + 1, end, ended_unix_us, ..last })
-    }
-
-    /// Returns the next group: the oldest epoch, and as many others as the journal has room for.
-    pub(super) fn next_group(&mut self, oldest: Epoch) -> Group {
-        let most = self.journal_blocks();
-        let flushed = self.unflushed.ended();
-        let epochs = &self.in_order.as_ref().expect("data is written back in order").epochs;
+impl Group {
+    /// Returns the next group: the oldest epoch, and as many others as the journal has room for. The backend has ended
+    /// `flushed` flushes. `log_end` is the durable end of the log, if its flash has failed.
+    pub fn next(
+        (oldest, epochs): (Epoch, &Epochs),
+        journal: Option<&Journal>,
+        log: &mut Log,
+        flushed: u64,
+        log_end: Option<Place>,
+    ) -> Group {
+        let most = journal.map(|journal| blocks_max(journal.pages));
         let may_join = |epoch: &&Epoch| most.is_some() && epoch.flushes <= flushed;
         let ended: Vec<Epoch> =
             [oldest].into_iter().chain(epochs.ended().skip(1).take_while(may_join).copied()).collect();
         let (done, last) = (epochs.done(), ended.last().map_or(oldest, |last| *last));
-        let mut versions = self.log.versions(done, last.end);
-        if self.flash_failed {
-            versions.retain(|&(_, slot)| self.log.is_durable(slot));
+        let mut versions = log.versions(done, last.end);
+        if log_end.is_some() {
+            versions.retain(|&(_, slot)| log.is_durable(slot));
         }
         let mut distinct: HashSet<u32, FxBuildHasher> = HashSet::default();
         let (mut joined, mut before_end, mut rest) = (oldest, 0, &versions[..]);
         for epoch in &ended {
-            let count = rest.iter().take_while(|(_, slot)| self.log.is_before(*slot, epoch.end)).count();
+            let count = rest.iter().take_while(|(_, slot)| log.is_before(*slot, epoch.end)).count();
             distinct.extend(rest[..count].iter().map(|(block, _)| *block));
             if epoch.end > oldest.end && most.is_some_and(|most| distinct.len() > most) {
                 break;
@@ -79,8 +79,78 @@ impl LogCache {
             versions.into_iter().rev().partition(|(block, _)| distinct.insert(*block));
         blocks.sort_unstable();
         let Epoch { end, ended_unix_us, .. } = joined;
-        let head = self.next_head(end, ended_unix_us).filter(|_| end > oldest.end && !blocks.is_empty());
+        let head = journal.map(|journal| next_head(journal, end, ended_unix_us, log_end));
+        let head = head.filter(|_| end > oldest.end && !blocks.is_empty());
         let phase = if head.is_some() { Phase::Journal } else { Phase::Place };
         Group { phase, end, head, blocks, absorbed }
+    }
+}
+
+/// The state of ordered write-back.
+#[derive(Debug, Default)]
+pub(super) struct InOrder {
+    pub epochs: Epochs,
+    /// Versions that the flash lost.
+    pub lost: LostVersions,
+    /// The epochs that are being written back.
+    pub group: Option<Group>,
+    /// Its versions that the current phase has not begun to write, as (block, slot), in the backend's order backwards.
+    pub todo: Vec<(u32, u32)>,
+    /// Its batches in progress.
+    pub batches: usize,
+    /// True if a part of it could not be written in this phase.
+    pub failed: bool,
+    /// True if the journal may have a whole group without its mark.
+    pub in_journal: bool,
+    /// True until all epochs that have ended are done.
+    pub drains: bool,
+    /// True until few enough blocks are dirty.
+    pub cleans: bool,
+    /// True until the epoch ends that the last run left open. Clients take what they find at a start for durable.
+    pub starts: bool,
+    /// True if the next epoch waits for a flush of the backend.
+    pub waits_for_flush: bool,
+    /// The end of the last epoch that the log records as done.
+    pub said: Place,
+    /// The blocks of later epochs that are done.
+    pub unsaid: HashSet<u32, FxBuildHasher>,
+}
+
+impl InOrder {
+    /// Ends the current phase of the group, if all of it was written. Returns the group if it is durably in place.
+    pub fn end_phase(&mut self, log: &mut Log) -> Option<Group> {
+        if !self.todo.is_empty() || self.batches > 0 {
+            return None;
+        }
+        let mut group = self.group.take()?;
+        let lacks_versions = group.phase != Phase::Mark && self.lost.has_unread();
+        let failed = std::mem::take(&mut self.failed) || lacks_versions;
+        if !failed {
+            for (_, slot) in group.absorbed.drain(..) {
+                log.drop_kept(slot);
+            }
+        }
+        match (group.phase, failed) {
+            // It is given up. What is missing belongs to the next one.
+            (Phase::Journal | Phase::Place, true) if group.phase == Phase::Journal || group.head.is_none() => {
+                log.find_all_versions();
+                return None;
+            }
+            (Phase::Journal, false) => {
+                group.phase = Phase::Place;
+                self.todo.extend(group.blocks.iter().rev());
+                self.lost.begin_attempt();
+            }
+            (Phase::Journal | Phase::Place, true) => {
+                group.blocks.retain(|&(_, slot)| log.is_dirty(slot) || log.is_kept(slot));
+                self.todo.extend(group.blocks.iter().rev());
+                self.lost.begin_attempt();
+            }
+            (Phase::Place, false) if group.head.is_some() => group.phase = Phase::Mark,
+            (Phase::Mark, true) => {}
+            (Phase::Place | Phase::Mark, false) => return Some(group),
+        }
+        self.group = Some(group);
+        None
     }
 }

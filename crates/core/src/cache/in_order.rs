@@ -13,18 +13,16 @@
 //! Nothing passes a group before its mark is durable. A group that was given up gets its mark before the next one
 //! begins: otherwise a start could find it whole.
 
-use std::collections::HashSet;
-
-use rustc_hash::FxBuildHasher;
-
+use super::append::Appender;
 use super::config::RESERVE_UNITS;
 use super::destage::{BATCH_BLOCKS, Batch, Target};
-use super::groups::{Group, Phase};
+use super::groups::{Group, InOrder, Phase, next_head};
 use super::order_lost::LostVersions;
+use super::pace::units_to_keep_clean;
 use super::{Cache, Kind, LogCache, Mode, Request, WriteBackOrder};
 use crate::epochs::{BackendState, Epochs};
 use crate::format::{BLOCK_BYTES, Kind as RecordKind, Place};
-use crate::journal::{INDEX_START, index_pages};
+use crate::journal::{INDEX_START, Journal, blocks_max, index_pages};
 use crate::step::{JournalPart, Step};
 
 /// Zeroes of more blocks wait for the epochs before them, and pass the flash.
@@ -34,36 +32,6 @@ const UNITS_LEAST: u32 = 3;
 pub(super) const PLAN_UNITS_LEAST: u32 = 1;
 /// Maximum number of blocks in epochs that are done and not recorded as such.
 const UNSAID_MAX: usize = 4096;
-
-/// The state of ordered write-back.
-#[derive(Debug, Default)]
-pub(super) struct InOrder {
-    pub(super) epochs: Epochs,
-    /// Versions that the flash lost.
-    pub(super) lost: LostVersions,
-    /// The epochs that are being written back.
-    group: Option<Group>,
-    /// Its versions that the current phase has not begun to write, as (block, slot), in the backend's order backwards.
-    todo: Vec<(u32, u32)>,
-    /// Its batches in progress.
-    batches: usize,
-    /// True if a part of it could not be written in this phase.
-    failed: bool,
-    /// True if the journal may have a whole group without its mark.
-    in_journal: bool,
-    /// True until all epochs that have ended are done.
-    pub(super) drains: bool,
-    /// True until few enough blocks are dirty.
-    cleans: bool,
-    /// True until the epoch ends that the last run left open. Clients take what they find at a start for durable.
-    starts: bool,
-    /// True if the next epoch waits for a flush of the backend.
-    waits_for_flush: bool,
-    /// The end of the last epoch that the log records as done.
-    said: Place,
-    /// The blocks of later epochs that are done.
-    unsaid: HashSet<u32, FxBuildHasher>,
-}
 
 impl LogCache {
     /// Begins or ends ordered write-back, as configured. Dirty blocks without a known order are one epoch.
@@ -95,7 +63,7 @@ impl LogCache {
                 // The log records the journal's epochs as done once the dirty copies of them are written back.
                 let said = epochs.done();
                 let said_broken = epochs.broken().map(|_| *self.log.sequences().start());
-                let lost = LostVersions::of(self.lost.keys(), said_broken);
+                let lost = LostVersions::of(self.lost.blocks(), said_broken);
                 if epochs.broken().is_some() || !self.lost.is_empty() {
                     // Newer versions of all that was lost are before this, if there are any.
                     epochs.break_order(None, 0, self.log.end());
@@ -187,7 +155,7 @@ impl LogCache {
     /// True if the flush of the backend has ended that the next epoch waits for.
     pub(super) fn waited_for_flush(&self) -> bool {
         let is_flushed = |order: &InOrder| order.epochs.oldest().is_some_and(|it| it.flushes <= self.unflushed.ended());
-        self.destaging_blocks == 0 && self.in_order.as_ref().is_some_and(|it| it.waits_for_flush && is_flushed(it))
+        self.destaging.blocks() == 0 && self.in_order.as_ref().is_some_and(|it| it.waits_for_flush && is_flushed(it))
     }
 
     /// Adds a record that the open epoch ends, if it has changes. Returns true if so; the segment is then to be handed
@@ -258,24 +226,71 @@ impl LogCache {
         self.say_broken(steps);
     }
 
+    /// Adds a record that the order is broken, if it is. It follows each record of done epochs.
+    fn say_broken(&mut self, steps: &mut Vec<Step>) {
+        self.reclaim(steps);
+        self.mark_broken(steps);
+    }
+
+    /// Repeats the record that the order is broken before its unit is reset.
+    pub(super) fn keep_broken(&mut self, sequence: u64, steps: &mut Vec<Step>) {
+        if self.in_order.as_ref().is_some_and(|order| order.lost.is_said_by(sequence)) {
+            self.mark_broken(steps);
+        }
+    }
+
+    fn mark_broken(&mut self, steps: &mut Vec<Step>) {
+        let LogCache { in_order, log, frames, unflushed, .. } = self;
+        if let Some(InOrder { epochs, lost, .. }) = in_order {
+            lost.mark_broken(epochs, &mut Appender { log, frames, unflushed, steps });
+        }
+    }
+
+    /// Records the versions of the oldest epoch that count as lost.
+    fn give_up_versions(&mut self, steps: &mut Vec<Step>) {
+        let unix_us = self.unix_us();
+        let Some(order) = self.in_order.as_mut().filter(|order| order.lost.has_unread()) else { return };
+        let unread = order.lost.take_unread();
+        if self.flash_failed {
+            return;
+        }
+        for (block, slot) in unread {
+            let is_newest = self.log.find(block) == Some(slot) && self.log.is_dirty(slot);
+            if is_newest {
+                self.log.policy_mut().remove(block);
+                self.unreadable.remove(&block);
+                self.reclaim(steps);
+                self.mark_lost(block, steps);
+            } else if !self.log.drop_kept(slot) {
+                continue;
+            }
+            let until = self.log.find(block).map_or(self.log.end(), |newest| self.log.place_after(newest));
+            let order = self.in_order.as_mut().expect("data is written back in order");
+            order.epochs.break_order(Some(block), unix_us, until);
+        }
+        self.say_broken(steps);
+        self.end_of_log(steps).flush();
+    }
+
     /// Writes back all epochs that have ended.
     pub(super) fn drain_in_order(&mut self, steps: &mut Vec<Step>) {
         if let Some(order) = &mut self.in_order {
             order.drains = true;
         }
         self.end_epoch(steps);
-        self.destage_after_us = 0;
+        self.destaging.after_us = 0;
         self.go_on_in_order(steps);
     }
 
     /// Plans due write-backs, as far as few enough blocks are in progress.
     pub(super) fn go_on_in_order(&mut self, steps: &mut Vec<Step>) {
-        let is_of_unit = |batch: &Batch| matches!(batch.target, Target::Unit(_));
-        if self.now_us < self.destage_after_us || self.batches.values().any(is_of_unit) {
+        let is_of_unit = |(_, batch): (u32, &Batch)| matches!(batch.target, Target::Unit(_));
+        if self.now_us < self.destaging.after_us || self.destaging.batches().any(is_of_unit) {
             return;
         }
-        while self.may_destage() && self.has_part_to_write(steps) {
-            let most = self.journal_blocks().map_or(BATCH_BLOCKS, |blocks| BATCH_BLOCKS.min(blocks.div_ceil(4).max(1)));
+        while self.destaging.may_begin() && self.has_part_to_write(steps) {
+            let quarter = |it: Journal| BATCH_BLOCKS.min(blocks_max(it.pages).div_ceil(4).max(1));
+            let most = self.config.journal.map_or(BATCH_BLOCKS, quarter);
             let order = self.in_order.as_mut().expect("data is written back in order");
             let rest = order.todo.len().saturating_sub(most);
             let mut blocks = order.todo.split_off(rest);
@@ -284,15 +299,19 @@ impl LogCache {
             let Group { phase, head, blocks: all, .. } = order.group.as_ref().expect("a group is written back");
             match (phase, *head) {
                 (Phase::Place, _) | (_, None) => {
-                    self.write_back(Batch::of(Target::Epochs, blocks), steps);
+                    self.destaging.write_back(Batch::of(Target::Epochs, blocks), &self.log, &mut self.frames, steps);
                 }
-                (Phase::Journal, Some(head)) => {
+                (Phase::Journal | Phase::Mark, Some(head)) => {
                     let at = (all.len() - rest - blocks.len()) as u32;
-                    let index = (at == 0).then(|| JournalPart::Index { head, blocks: all.clone() });
                     let page = INDEX_START + index_pages(all.len()) + at;
-                    self.write_journal(index, page, blocks, steps);
+                    let part = match phase {
+                        Phase::Mark => Some(JournalPart::Mark(head)),
+                        _ => (at == 0).then(|| JournalPart::Index { head, blocks: all.clone() }),
+                    };
+                    let (log, frames) = (&self.log, &mut self.frames);
+                    let pages = self.destaging.write_journal(part, (page, blocks), log, frames, steps);
+                    self.figures.destaged_blocks += pages;
                 }
-                (Phase::Mark, Some(head)) => self.write_journal(Some(JournalPart::Mark(head)), 0, blocks, steps),
             }
         }
     }
@@ -316,7 +335,8 @@ impl LogCache {
             }
             if order.in_journal {
                 let (end, ended_unix_us) = (order.epochs.done(), order.epochs.done_unix_us().unwrap_or(0));
-                let head = self.next_head(end, ended_unix_us);
+                let log_end = self.flash_failed.then(|| self.log.flushed());
+                let head = self.config.journal.map(|journal| next_head(&journal, end, ended_unix_us, log_end));
                 let given_up = Group { phase: Phase::Mark, end, head, blocks: Vec::new(), absorbed: Vec::new() };
                 self.in_order.as_mut().expect("data is written back in order").group = Some(given_up);
                 continue;
@@ -338,8 +358,9 @@ impl LogCache {
                 self.flush_backend(steps);
                 return false;
             }
-            let group = self.next_group(oldest);
-            let order = self.in_order.as_mut().expect("data is written back in order");
+            let (journal, flushed) = (self.config.journal.as_ref(), self.unflushed.ended());
+            let log_end = self.flash_failed.then(|| self.log.flushed());
+            let group = Group::next((oldest, &order.epochs), journal, &mut self.log, flushed, log_end);
             order.lost.begin_attempt();
             let has_common = group.blocks.iter().any(|(block, _)| order.unsaid.contains(block));
             let has_many = order.unsaid.len() > UNSAID_MAX;
@@ -365,44 +386,20 @@ impl LogCache {
 
     /// Ends the current phase of the group, if all of it was written.
     fn end_phase(&mut self) {
-        let Some(order) = self.in_order.as_mut().filter(|order| order.todo.is_empty() && order.batches == 0) else {
-            return;
-        };
-        let Some(mut group) = order.group.take() else { return };
-        let lacks_versions = group.phase != Phase::Mark && order.lost.has_unread();
-        let failed = std::mem::take(&mut order.failed) || lacks_versions;
-        if !failed {
-            for (_, slot) in group.absorbed.drain(..) {
-                self.log.drop_kept(slot);
-            }
+        if let Some(group) = self.in_order.as_mut().and_then(|order| order.end_phase(&mut self.log)) {
+            self.end_group(&group);
         }
-        match (group.phase, failed) {
-            // It is given up. What is missing belongs to the next one.
-            (Phase::Journal, true) => return self.log.find_all_versions(),
-            (Phase::Place, true) if group.head.is_none() => return self.log.find_all_versions(),
-            (Phase::Journal, false) => {
-                group.phase = Phase::Place;
-                order.todo.extend(group.blocks.iter().rev());
-                order.lost.begin_attempt();
-            }
-            (Phase::Place, true) => {
-                let log = &self.log;
-                group.blocks.retain(|&(_, slot)| log.is_dirty(slot) || log.is_kept(slot));
-                order.todo.extend(group.blocks.iter().rev());
-                order.lost.begin_attempt();
-            }
-            (Phase::Place, false) if group.head.is_some() => group.phase = Phase::Mark,
-            (Phase::Mark, true) => {}
-            (Phase::Place | Phase::Mark, false) => return self.end_group(&group),
-        }
-        order.group = Some(group);
     }
 
     /// Ends a group that is durably in place.
     fn end_group(&mut self, group: &Group) {
         // The mark of a group that was given up ends no epoch.
         if self.in_order.as_ref().is_some_and(|order| order.epochs.done() < group.end) {
-            self.judge_order();
+            let unix_us = self.unix_us();
+            let newer = (&self.lost, &self.write_buffer);
+            if let Some(InOrder { epochs, lost, .. }) = &mut self.in_order {
+                lost.judge(epochs, unix_us, newer, (&self.log, &self.unflushed));
+            }
         }
         let Some(order) = &mut self.in_order else { return };
         order.epochs.finish_until(group.end);
@@ -429,7 +426,8 @@ impl LogCache {
     pub(super) fn epochs_written_back(&mut self, written: Vec<(u32, u32)>, retried: bool) {
         for &(block, slot) in &written {
             // Its unit cannot have been reset.
-            self.note_replaced(self.log.sequence_before(slot, *self.log.sequences().end()), &[(block, slot)]);
+            let sequence = self.log.sequence_before(slot, *self.log.sequences().end());
+            self.previous.note_written_back(sequence, &[(block, slot)], &self.log);
             if self.log.find(block) == Some(slot) {
                 self.log.set_dirty(slot, false);
             } else {
@@ -455,7 +453,7 @@ impl LogCache {
     fn is_write_back_due(&mut self) -> bool {
         let (high, low) = self.dirty_bounds();
         let versions = self.log.dirty_blocks() + self.log.kept_blocks();
-        let ahead = self.units_to_keep_clean();
+        let ahead = units_to_keep_clean(&self.log);
         let lacks_units = self.log.free_and_done_units(RESERVE_UNITS + ahead) < RESERVE_UNITS + ahead;
         let rests = self.now_us < self.head_cleaned_us.saturating_add(self.head_rests_us());
         let is_old = self.old_us().is_some_and(|old_us| old_us <= self.now_us);
@@ -485,18 +483,18 @@ impl LogCache {
     /// Returns the time when write-back has work, without other events. While it is working, it continues by itself.
     pub(super) fn ordered_us(&self) -> Option<u64> {
         let order = self.in_order.as_ref()?;
-        let is_working = self.destaging_blocks > 0 || order.batches > 0 || order.waits_for_flush;
+        let is_working = self.destaging.blocks() > 0 || order.batches > 0 || order.waits_for_flush;
         let has_none = self.log.dirty_blocks() + self.log.kept_blocks() == 0 && order.epochs.all_done();
         let heals = order.epochs.heals();
         if is_working || has_none && !heals {
             return None;
         }
         if order.group.is_some() || order.in_journal {
-            return Some(self.destage_after_us);
+            return Some(self.destaging.after_us);
         }
         let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());
         let due_us = if order.drains || heals || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };
-        Some(due_us.max(self.destage_after_us))
+        Some(due_us.max(self.destaging.after_us))
     }
 
     /// True if a change has to wait until more of the ended epochs is written back. The log has no room for it beside

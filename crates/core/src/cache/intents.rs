@@ -24,10 +24,9 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::LogCache;
+use super::append::Appender;
 use super::config::Regions;
 use crate::format::{Kind, Region};
-use crate::step::Step;
 
 /// An unsure region.
 #[derive(Clone, Copy, Debug)]
@@ -72,94 +71,71 @@ impl Intents {
         let oldest = some.min_by_key(|(region, unsure)| (unsure.used_us, region.first));
         oldest.map(|(region, _)| *region)
     }
-}
 
-impl LogCache {
-    /// Plans to make the backend's copies of `blocks` changeable: their clean copies on flash will be invalid after a
-    /// crash. They must have been [forgotten](Kind::Forget), or replaced by dirty ones, before.
-    pub(super) fn become_unsure(&mut self, blocks: &[u32], steps: &mut Vec<Step>) {
-        if blocks.is_empty() {
-            return;
-        }
-        // Not later: it may reset the unit that records a region as unsure.
-        self.reclaim(steps);
-        let Intents { settings, unsure } = &mut self.intents;
-        let unsure_max = settings.unsure_max as usize;
-        let mut regions: Vec<Region> = blocks.iter().map(|&block| Region::of(block, settings.blocks)).collect();
+    /// Makes the backend's copies of `blocks` changeable: their clean copies on flash will be invalid after a crash.
+    /// They must have been [forgotten](Kind::Forget), or replaced by dirty ones, before.
+    pub(super) fn become_unsure(&mut self, blocks: &[u32], now_us: u64, end: &mut Appender<'_>) {
+        let mut regions: Vec<Region> = blocks.iter().map(|&block| Region::of(block, self.settings.blocks)).collect();
         regions.sort_unstable();
         regions.dedup();
-        regions.retain(|region| match unsure.get_mut(region) {
-            Some(unsure) => {
-                unsure.used_us = self.now_us;
-                false
-            }
-            None => true,
-        });
+        regions.retain(|region| self.unsure.get_mut(region).map(|unsure| unsure.used_us = now_us).is_none());
         if regions.is_empty() {
             return;
         }
         for region in regions {
-            if self.intents.unsure.len() >= unsure_max
-                && let Some(oldest) = self.intents.oldest()
+            if self.unsure.len() >= self.settings.unsure_max as usize
+                && let Some(oldest) = self.oldest()
             {
-                self.record_sure(oldest, steps);
+                self.become_sure(oldest, end);
             }
-            self.log_mark(Kind::Unsure, region.first, region.blocks, steps);
-            let said = *self.log.sequences().end();
-            self.intents.unsure.insert(region, Unsure { said, used_us: self.now_us });
+            end.mark(Kind::Unsure, region.first, region.blocks);
+            let said = *end.log.sequences().end();
+            self.unsure.insert(region, Unsure { said, used_us: now_us });
         }
-        self.log_seal(steps);
-        self.log.flush(steps);
+        end.flush();
     }
 
-    /// Records a region as sure. The segment waits until the backend has all data on which clean copies rely.
-    fn record_sure(&mut self, region: Region, steps: &mut Vec<Step>) {
-        self.intents.unsure.remove(&region);
-        self.log_mark(Kind::Sure, region.first, region.blocks, steps);
-        if self.unflushed.are_relied_on() {
-            self.log.need_backend_flush();
+    /// Records a region, or all regions together, as sure. The segment waits until the backend has all data on which
+    /// clean copies rely.
+    pub(super) fn become_sure(&mut self, region: Region, end: &mut Appender<'_>) {
+        if region == Region::ALL {
+            self.unsure.clear();
+        }
+        self.unsure.remove(&region);
+        end.mark(Kind::Sure, region.first, region.blocks);
+        if end.unflushed.are_relied_on() {
+            end.log.need_backend_flush();
         }
     }
 
     /// Records regions as sure before the unit of `sequence` is reset, which records them as unsure. All regions
     /// together stay unsure, because some of them may be in use.
-    pub(super) fn become_sure_with(&mut self, sequence: u64, steps: &mut Vec<Step>) {
+    pub(super) fn become_sure_with(&mut self, sequence: u64, end: &mut Appender<'_>) {
         let is_said = |(_, unsure): &(&Region, &Unsure)| unsure.said <= sequence;
-        let mut regions: Vec<Region> = self.intents.unsure.iter().filter(is_said).map(|(region, _)| *region).collect();
+        let mut regions: Vec<Region> = self.unsure.iter().filter(is_said).map(|(region, _)| *region).collect();
         regions.sort_unstable();
         for region in regions {
             if region != Region::ALL {
-                self.record_sure(region, steps);
+                self.become_sure(region, end);
                 continue;
             }
-            self.log_mark(Kind::Unsure, region.first, region.blocks, steps);
-            let said = *self.log.sequences().end();
-            self.intents.unsure.entry(region).and_modify(|unsure| unsure.said = said);
+            end.mark(Kind::Unsure, region.first, region.blocks);
+            let said = *end.log.sequences().end();
+            self.unsure.entry(region).and_modify(|unsure| unsure.said = said);
         }
     }
 
-    /// Plans to make regions sure again that were not overwritten for a while.
-    pub(super) fn become_sure(&mut self, steps: &mut Vec<Step>) {
-        let Intents { settings, unsure } = &self.intents;
-        let is_due = |unsure: &Unsure| unsure.used_us.saturating_add(settings.sure_after_us) <= self.now_us;
-        let mut due: Vec<Region> = unsure.iter().filter(|(_, it)| is_due(it)).map(|(region, _)| *region).collect();
-        if due.len() == unsure.len() {
-            return self.all_become_sure(steps);
+    /// Returns the unsure regions that were not overwritten for a while. If no others are unsure, that is all regions
+    /// together.
+    pub(super) fn due(&self, now_us: u64) -> Vec<Region> {
+        let is_due = |unsure: &Unsure| unsure.used_us.saturating_add(self.settings.sure_after_us) <= now_us;
+        let mut due: Vec<Region> = self.unsure.iter().filter(|(_, it)| is_due(it)).map(|(region, _)| *region).collect();
+        if !due.is_empty() && due.len() == self.unsure.len() {
+            return vec![Region::ALL];
         }
         due.sort_unstable();
         // Some of all regions are not due.
-        for region in due.into_iter().filter(|region| *region != Region::ALL) {
-            self.reclaim(steps);
-            self.record_sure(region, steps);
-        }
-    }
-
-    /// Plans to make all regions sure.
-    pub(super) fn all_become_sure(&mut self, steps: &mut Vec<Step>) {
-        if !self.intents.unsure.is_empty() {
-            self.reclaim(steps);
-            self.intents.unsure.clear();
-            self.record_sure(Region::ALL, steps);
-        }
+        due.retain(|region| *region != Region::ALL);
+        due
     }
 }

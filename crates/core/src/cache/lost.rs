@@ -1,8 +1,9 @@
 //! Blocks whose only copy was lost: the record of the loss, and its effect on flushes.
 
-use super::{Cache, LogCache};
-use crate::format::Kind as RecordKind;
-use crate::step::{Cause, Frame, LogRecord, Step};
+use std::collections::HashMap;
+
+#[cfg(doc)]
+use super::Cache;
 
 /// A block whose only copy was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,133 +52,134 @@ pub(super) enum Anew {
     Both,
 }
 
-impl LogCache {
-    /// True if a block's content is lost, without new content on its way.
-    pub(super) fn is_gone(&self, block: u32) -> bool {
-        self.lost.get(&block).is_some_and(|lost| lost.on_its_way == 0)
+/// The blocks whose only copy was lost.
+#[derive(Debug)]
+pub(super) struct Losses {
+    blocks: HashMap<u32, Lost>,
+    /// Blocks that were lost and are being written to the backend, with the clean copies that will replace the flash's
+    /// record of the loss.
+    found: HashMap<u32, CleanCopy>,
+    /// True if the caller handles them: see [`LogCache::leave_lost`](super::LogCache::leave_lost).
+    pub is_left: bool,
+}
+
+impl Losses {
+    /// Starts with blocks that are recorded as lost, each with the sequence number of the unit that records it.
+    pub fn new(recorded: HashMap<u32, u64>) -> Losses {
+        let lost = |(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() });
+        Losses { blocks: recorded.into_iter().map(lost).collect(), found: HashMap::new(), is_left: false }
     }
 
-    /// Records that a write to the backend has ended.
-    pub(super) fn no_more_on_its_way(&mut self, block: u32) {
-        if let Some(lost) = self.lost.get_mut(&block) {
-            lost.on_its_way = lost.on_its_way.saturating_sub(1);
-        }
+    /// Returns the lost blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = &u32> {
+        self.blocks.keys()
     }
 
-    /// Returns the destination of new content for a block, if it is lost, or if the flash still has a record of its
-    /// loss.
-    pub(super) fn anew(&self, block: u32) -> Option<Anew> {
-        let is_found = self.found.contains_key(&block) && !self.has_dirty_copy(block);
-        let is_said = is_found || self.lost.get(&block)?.said.is_some();
-        Some(match is_said {
-            _ if !self.has_flash => Anew::Backend,
-            _ if self.has_room_for_dirty() => Anew::Flash,
-            true => Anew::Both,
-            false => Anew::Backend,
-        })
-    }
-
-    /// True if the log has a dirty copy.
-    pub(super) fn has_dirty_copy(&self, block: u32) -> bool {
-        self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
-    }
-
-    /// Plans the clean copy of a lost block that goes to the backend.
-    pub(super) fn add_found(&mut self, block: u32, frame: Frame, steps: &mut Vec<Step>) {
-        self.reclaim(steps);
-        // Not earlier: a unit with a record of the loss may have been reset.
-        self.lost.remove(&block);
-        // An earlier copy may have been handed out for writing, and becomes another record if the backend rejects its
-        // data.
-        if self.log.find(block).is_some_and(|slot| !self.log.can_replace_clean(slot)) {
-            self.log_mark(RecordKind::Lost, block, 0, steps);
-        }
-        self.log_add(block, frame, false, Cause::Admission, steps);
-        if let Some(slot) = self.log.find(block) {
-            self.found.insert(block, CleanCopy { slot, sequence: *self.log.sequences().end() });
-        }
-    }
-
-    /// Handles a record that is about to be written. Returns true if it is a clean copy of a lost block whose data the
-    /// backend has not accepted. Then the block is still lost, and the loss is recorded in the unit of `sequence`
-    /// instead. The copy's fate is final.
-    pub(super) fn is_not_found(&mut self, record: &LogRecord, sequence: u64, came: bool) -> bool {
-        let LogRecord { kind, block, slot, .. } = *record;
-        let Some(found) = self.found.get(&block).copied() else { return false };
-        // A later copy may not be written before the unit with the record of the loss is reset.
-        let is_last = found.slot == slot;
-        if is_last {
-            self.found.remove(&block);
-        }
-        let refused = is_last && (self.lost.contains_key(&block) || self.backend_lacks.contains(&block));
-        if kind != RecordKind::Clean || came && !refused {
-            return false;
-        }
-        self.drop_copy(record, sequence);
-        if is_last && !self.has_dirty_copy(block) {
-            self.lost.entry(block).or_default().said = Some(sequence);
-        }
-        true
-    }
-
-    /// True if a flush can succeed.
-    pub(super) fn can_be_durable(&self) -> bool {
-        self.leaves_lost || self.lost.is_empty() || self.without_a_place(|lost| lost.kept).is_empty()
-    }
-
-    /// Returns the blocks whose content, or whose loss, is only known in memory, in order. No flush may succeed before
-    /// they are rewritten.
-    pub fn not_durable_blocks(&self) -> Vec<u32> {
-        // A flush records losses that are known when it begins.
-        self.without_a_place(|lost| lost.kept || lost.is_unsaid())
-    }
-
-    /// Returns lost blocks for which `is_such` is true; without a flash, all lost blocks. In order.
-    fn without_a_place(&self, is_such: impl Fn(&Lost) -> bool) -> Vec<u32> {
-        if !self.has_flash {
-            return self.lost_blocks();
-        }
-        let such = self.lost.iter().filter(|(block, lost)| is_such(lost) && self.write_buffer.get(**block).is_none());
+    /// Returns the lost blocks for which `is_such` is true, in order.
+    pub fn such(&self, is_such: impl Fn(&Lost) -> bool) -> Vec<u32> {
+        let such = self.blocks.iter().filter(|(_, lost)| is_such(lost));
         let mut blocks: Vec<u32> = such.map(|(block, _)| *block).collect();
         blocks.sort_unstable();
         blocks
     }
 
-    /// Returns the number of lost blocks that the flash records as lost, or whose flushed version it may have. Without
-    /// the flash, their content would be the backend's older data.
-    pub fn lost_on_flash(&self) -> usize {
-        self.lost.values().filter(|lost| lost.is_on_flash() && !lost.kept).count()
+    /// True if no block is lost.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
-    /// True if a block is [kept in memory](Cache::keep), and a start would use the flash's record of it.
-    pub fn is_kept_and_on_flash(&self, block: u32) -> bool {
-        self.lost.get(&block).is_some_and(|lost| lost.is_on_flash() && lost.kept)
+    /// Returns a lost block.
+    pub fn get(&self, block: u32) -> Option<&Lost> {
+        self.blocks.get(&block)
     }
 
-    /// Leaves [not durable](Self::not_durable_blocks) blocks to the caller, so flushes no longer fail because of them.
-    pub fn leave_lost(&mut self) {
-        self.leaves_lost = true;
+    /// Returns a lost block, to be changed.
+    pub fn get_mut(&mut self, block: u32) -> Option<&mut Lost> {
+        self.blocks.get_mut(&block)
     }
 
-    /// Takes over the list of lost blocks when a cache continues without flash. They stay lost until they are
-    /// rewritten.
-    pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
-        self.leaves_lost |= before.is_some_and(|before| before.leaves_lost);
-        for block in blocks {
-            self.touched.add(block..block + 1);
-            self.lost.insert(block, Lost::default());
+    /// Adds a lost block, unless it is there.
+    pub fn add(&mut self, block: u32) -> &mut Lost {
+        self.blocks.entry(block).or_default()
+    }
+
+    /// A block has content again. Returns true if it was lost.
+    pub fn remove(&mut self, block: u32) -> bool {
+        self.blocks.remove(&block).is_some()
+    }
+
+    /// True if a block's content is lost, without new content on its way.
+    pub fn is_gone(&self, block: u32) -> bool {
+        self.get(block).is_some_and(|lost| lost.on_its_way == 0)
+    }
+
+    /// Records that a write to the backend has ended.
+    pub fn write_ended(&mut self, block: u32) {
+        if let Some(lost) = self.get_mut(block) {
+            lost.on_its_way = lost.on_its_way.saturating_sub(1);
         }
+    }
+
+    /// Handles a complete write of new content to the backend.
+    pub fn written(&mut self, block: u32) {
+        if self.get(block).is_some_and(|lost| lost.said.is_none() || self.found.contains_key(&block)) {
+            self.remove(block);
+        }
+    }
+
+    /// Handles new content that the backend did not take.
+    pub fn write_failed(&mut self, block: u32) {
+        let found = self.found.get(&block).map(|found| found.sequence);
+        let lost = self.add(block);
+        // The copy that replaces the flash's record will record it itself.
+        lost.said = found.or(lost.said);
+    }
+
+    /// True if clean copies of blocks that were lost are to be written.
+    pub fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Adds the clean copy of a block that was lost.
+    pub fn add_found(&mut self, block: u32, copy: CleanCopy) {
+        self.found.insert(block, copy);
+    }
+
+    /// True if such a copy is to be written.
+    pub fn is_found(&self, block: u32) -> bool {
+        self.found.contains_key(&block)
+    }
+
+    /// Handles a clean copy at `slot` that is about to be written. If it is of a block that was lost, returns true for
+    /// the block's last copy, and false for an earlier one.
+    pub fn take_found(&mut self, block: u32, slot: u32) -> Option<bool> {
+        let is_last = self.found.get(&block)?.slot == slot;
+        if is_last {
+            self.found.remove(&block);
+        }
+        Some(is_last)
+    }
+
+    /// Returns the destination of new content for a block, if it is lost, or if the flash still has a record of its
+    /// loss. `is_dirty` is true if the log has a dirty copy, and `has_room` if it has room for another one; `None`
+    /// without a flash.
+    pub fn anew(&self, block: u32, is_dirty: bool, has_room: impl FnOnce() -> Option<bool>) -> Option<Anew> {
+        let is_said = self.is_found(block) && !is_dirty || self.get(block)?.said.is_some();
+        Some(match (has_room(), is_said) {
+            (None, _) | (Some(false), false) => Anew::Backend,
+            (Some(true), _) => Anew::Flash,
+            (Some(false), true) => Anew::Both,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use super::super::{Config, Event, Kind, Request};
+    use super::super::{Cache, Config, Event, Kind, LogCache, Request};
     use super::*;
     use crate::format::Geometry;
     use crate::layout::containers::Log;
+    use crate::step::Step;
 
     /// Plans a request about one block.
     fn plan(cache: &mut LogCache, kind: Kind, block: u32) -> Vec<Step> {

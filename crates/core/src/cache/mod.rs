@@ -40,12 +40,11 @@
 //! # Ok::<(), flashwise_core::options::OptionError>(())
 //! ```
 
+mod append;
 mod cleaner;
 mod config;
 mod destage;
-mod done;
 mod event;
-mod failure;
 mod figures;
 mod groups;
 mod in_order;
@@ -54,8 +53,10 @@ mod lost;
 mod order_lost;
 mod pace;
 mod past;
+mod previous;
 mod read;
 pub mod request;
+mod results;
 pub mod settings;
 mod touched;
 mod unflushed;
@@ -63,15 +64,16 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use config::RESERVE_UNITS;
 pub use config::{Config, CopyForward, Mode, Regions, WriteBackOrder, admission};
-use destage::Batch;
+use destage::Destaging;
 pub use event::{Appending, Cache, Event};
 pub use figures::{Figures, Reads};
-use in_order::{InOrder, PLAN_UNITS_LEAST};
+use groups::InOrder;
+use in_order::PLAN_UNITS_LEAST;
 use intents::Intents;
-use lost::{CleanCopy, Lost};
+use lost::Losses;
 use pace::Pace;
+use previous::Previous;
 use request::{BlockPart, parts};
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
@@ -100,9 +102,6 @@ pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
-/// Maximum number of blocks in write-back at once; each has its own frame.
-const DESTAGING_BLOCKS_MAX: u32 = 1_024;
-
 /// Prefetch distance in blocks when warming a policy.
 const WARM_AHEAD: usize = 32;
 
@@ -142,10 +141,7 @@ pub struct LogCache {
     frame_request_blocks: Vec<u32>,
     /// Frames of the request that is being planned.
     transient: Vec<Frame>,
-    destage_frame: u32,
-    batches: HashMap<u32, Batch>,
-    next_batch: u32,
-    destaging_blocks: u64,
+    destaging: Destaging,
     pace: Pace,
     /// Units before this sequence number have no dirty blocks outside write-backs in progress.
     clean_from: u64,
@@ -154,16 +150,10 @@ pub struct LogCache {
     due_from: (u64, u64),
     /// The time when the unit being filled was last cleaned.
     head_cleaned_us: u64,
-    /// The time of the next attempt after a failed write-back.
-    destage_after_us: u64,
     /// The epochs, if data is written back in order.
     in_order: Option<InOrder>,
-    /// Blocks whose only copy was lost.
-    lost: HashMap<u32, Lost>,
+    lost: Losses,
     touched: Touched,
-    /// Blocks that were lost and are being written to the backend, with the clean copies that will replace the flash's
-    /// record of the loss.
-    found: HashMap<u32, CleanCopy>,
     intents: Intents,
     /// Dirty blocks whose last read from flash failed, with their slots.
     unreadable: HashMap<u32, u32>,
@@ -175,18 +165,11 @@ pub struct LogCache {
     flash_failed: bool,
     /// The end of the log at the last reply that promised durability, or at the start.
     promised: Place,
-    /// After a flash failure, by block and slot: failed copies that were not the newest, with the slot of their dirty
-    /// predecessor.
-    unwritten: HashMap<(u32, u32), Option<u32>>,
-    /// Dirty copies that were written back after plans had replaced them, by block, slot and sequence number of the
-    /// unit. If their replacement fails, the backend's data is valid.
-    replaced: HashSet<(u32, u32, u64)>,
+    previous: Previous,
     /// True if the policy is consulted; false once the flash is being removed.
     admitting: bool,
     /// True if there is a flash; otherwise nothing is ever added to the log.
     has_flash: bool,
-    /// See [`leave_lost`](Self::leave_lost).
-    leaves_lost: bool,
     /// True if the flash's contents are no longer valid.
     detached: bool,
     request_blocks: u32,
@@ -231,22 +214,14 @@ impl LogCache {
             frames: Frames::new(0, working),
             frame_request_blocks: vec![0; working as usize],
             transient: Vec::new(),
-            destage_frame: 0,
-            batches: HashMap::new(),
-            next_batch: 0,
-            destaging_blocks: 0,
+            destaging: Destaging::new(working),
             pace: Pace::default(),
             clean_from,
             due_from: (0, 0),
             head_cleaned_us: 0,
-            destage_after_us: 0,
             in_order: None,
-            lost: lost
-                .into_iter()
-                .map(|(block, sequence)| (block, Lost { said: Some(sequence), ..Lost::default() }))
-                .collect(),
+            lost: Losses::new(lost),
             touched: Touched::default(),
-            found: HashMap::new(),
             intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
@@ -255,12 +230,10 @@ impl LogCache {
             backend_refuses: false,
             flash_failed: false,
             promised,
-            unwritten: HashMap::new(),
-            replaced: HashSet::new(),
+            previous: Previous::default(),
             admitting: true,
             has_flash: true,
             detached: false,
-            leaves_lost: false,
             request_blocks: 1,
             change_blocks: 0,
             now_us: 0,
@@ -275,7 +248,7 @@ impl LogCache {
         cache.others_written = cache.count_others_written();
         cache.set_order();
         cache.warm_policy();
-        cache.lost.keys().for_each(|&block| cache.touched.add(block..block + 1));
+        cache.lost.blocks().for_each(|&block| cache.touched.add(block..block + 1));
         cache
     }
 
@@ -357,6 +330,27 @@ impl LogCache {
         rule.choice(&self.config.policy, self.log.policy().decision(), setting.block_bytes)
     }
 
+    /// Returns the counters of reads so far.
+    #[inline]
+    pub fn reads(&self) -> Reads {
+        Reads::from(&self.figures)
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns the counters of the policy's outcomes.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns the number of acknowledged blocks that are only in RAM.
+    pub fn buffered_blocks(&self) -> usize {
+        self.write_buffer.len()
+    }
+
     /// Sets the write mode; the cleaner writes back dirty blocks that the new mode does not allow.
     pub fn set_mode(&mut self, mode: Mode) {
         self.config.mode = mode;
@@ -418,9 +412,15 @@ impl LogCache {
         self.transient.drain(..).for_each(|frame| self.frames.release(frame));
     }
 
+    /// Returns the time when blocks leave the write buffer because of age; `None` if all of them are already leaving.
+    fn commit_us(&self) -> Option<u64> {
+        let oldest_us = self.write_buffer.oldest_us().filter(|_| self.write_buffer.len() > self.past.leaving())?;
+        Some(oldest_us.saturating_add(self.config.commit_age_us))
+    }
+
     /// Returns the time when a tick has work, if nothing else happens.
     fn due_us(&self) -> Option<u64> {
-        let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
+        let retry_us = (self.destaging.after_us > self.ticked_us).then_some(self.destaging.after_us);
         let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
         let witness_us = appends.then_some(self.ticked_us);
         let others_us = [self.epoch_ends_us(), self.aged_us(), retry_us, self.intents.due_us(), witness_us];
@@ -444,7 +444,7 @@ impl LogCache {
         }
         self.clean_all(steps);
         self.background(steps);
-        self.become_sure(steps);
+        self.become_sure(now_us, steps);
         // After a while without appends: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
             if self.log.waits_to_say_sure() || self.log.writes_in_order() {
@@ -475,7 +475,7 @@ impl Cache for LogCache {
             Event::Tick { now_us } => self.tick(now_us, steps),
             Event::GoOn => {
                 self.send_past(steps);
-                if self.destaging_blocks == 0 {
+                if self.destaging.blocks() == 0 {
                     self.go_on(steps);
                 }
             }
@@ -484,14 +484,14 @@ impl Cache for LogCache {
             Event::Close { now_us } => self.close(now_us, steps),
             Event::Appending(appending) => self.appending(appending),
             Event::Done(step) => {
-                self.went_past(step);
+                self.past.end(step, &mut self.frames);
                 self.done(step);
             }
             Event::Missing { step: Step::Append(segment), blocks } => self.never_came(segment, blocks),
             Event::Missing { .. } => unreachable!("only a segment has blocks that have no content"),
             Event::Postponed(step) => self.postponed(step),
             Event::Failed { step, missing } => {
-                self.went_past(step);
+                self.past.end(step, &mut self.frames);
                 self.failed(step, missing);
             }
         }
@@ -544,7 +544,7 @@ impl Cache for LogCache {
     }
 
     fn lost_blocks(&self) -> Vec<u32> {
-        let mut lost: Vec<u32> = self.lost.keys().copied().chain(self.unreadable_now()).collect();
+        let mut lost: Vec<u32> = self.lost.blocks().copied().chain(self.unreadable_now()).collect();
         lost.retain(|&block| self.write_buffer.get(block).is_none());
         lost.sort_unstable();
         lost
@@ -552,15 +552,15 @@ impl Cache for LogCache {
 
     fn is_lost(&self, block: u32) -> bool {
         let is_unreadable = || self.unreadable.get(&block).is_some_and(|slot| self.is_unreadable(block, *slot));
-        (self.lost.contains_key(&block) || is_unreadable()) && self.write_buffer.get(block).is_none()
+        (self.lost.get(block).is_some() || is_unreadable()) && self.write_buffer.get(block).is_none()
     }
 
     fn keep(&mut self, block: u32) {
-        self.lost.get_mut(&block).into_iter().for_each(|lost| lost.kept = true);
+        self.lost.get_mut(block).into_iter().for_each(|lost| lost.kept = true);
     }
 
     fn is_kept(&self, block: u32) -> bool {
-        self.lost.get(&block).is_some_and(|lost| lost.kept) && self.write_buffer.get(block).is_none()
+        self.lost.get(block).is_some_and(|lost| lost.kept) && self.write_buffer.get(block).is_none()
     }
 
     fn unreadable(&self) -> Vec<u32> {
@@ -568,7 +568,7 @@ impl Cache for LogCache {
     }
 
     fn leaves(&self, block: u32) -> bool {
-        self.leaves_lost && (!self.has_flash || self.lost.get(&block).is_some_and(|lost| lost.kept))
+        self.lost.is_left && (!self.has_flash || self.lost.get(block).is_some_and(|lost| lost.kept))
     }
 
     fn figures(&self) -> Figures {
@@ -590,9 +590,9 @@ impl Cache for LogCache {
         assert!(self.past.leaving_blocks().all(|block| self.write_buffer.get(block).is_some()));
         assert!(self.transient.is_empty());
         assert!(self.flash_failed || self.log.free_units() >= 1, "a unit is free for copying forward");
-        let is_said = |(block, lost): &(&u32, &Lost)| lost.said.is_some() && !self.found.contains_key(block);
-        for (block, _) in self.lost.iter().filter(is_said) {
-            assert_eq!(self.log.find(*block), None, "block {block} is lost and has a copy");
+        for block in self.lost.such(|lost| lost.said.is_some()).into_iter().filter(|block| !self.lost.is_found(*block))
+        {
+            assert_eq!(self.log.find(block), None, "block {block} is lost and has a copy");
         }
     }
 }

@@ -9,9 +9,14 @@
 
 use std::collections::BTreeSet;
 
-use super::LogCache;
+use super::append::Appender;
+use super::lost::{Losses, Lost};
+use super::unflushed::Unflushed;
+use crate::epochs::Epochs;
 use crate::format::Kind as RecordKind;
-use crate::step::Step;
+use crate::layout::containers::Log;
+use crate::ram::write_buffer::WriteBuffer;
+use crate::step::Frame;
 
 /// The lost versions.
 #[derive(Debug, Default)]
@@ -58,100 +63,60 @@ impl LostVersions {
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
-}
 
-impl LogCache {
     /// Handles versions of the oldest epoch whose blocks are in `unread`, because the flash could not read them.
-    /// Returns the number of those that count as lost.
-    pub(super) fn epoch_not_read(&mut self, versions: &[(u32, u32)], unread: &[u32]) -> usize {
-        // A failed flash keeps them: a start may be able to read them.
-        let Some(order) = self.in_order.as_mut().filter(|_| !self.flash_failed && !unread.is_empty()) else { return 0 };
-        let before = order.lost.unread.len();
+    /// `drains` is true if all ended epochs are to be written back. Returns the number of those that count as lost.
+    pub fn not_read(&mut self, versions: &[(u32, u32)], unread: &[u32], drains: bool, log: &Log) -> usize {
+        let before = self.unread.len();
         for &(block, slot) in versions.iter().filter(|(block, _)| unread.contains(block)) {
-            if order.lost.is_patient || order.drains && self.log.is_kept(slot) {
-                order.lost.unread.push((block, slot));
+            if self.is_patient || drains && log.is_kept(slot) {
+                self.unread.push((block, slot));
             }
         }
-        order.lost.unread.len() - before
+        self.unread.len() - before
     }
 
-    /// Records the versions of the oldest epoch that count as lost.
-    pub(super) fn give_up_versions(&mut self, steps: &mut Vec<Step>) {
-        let unix_us = self.unix_us();
-        let Some(order) = self.in_order.as_mut().filter(|order| !order.lost.unread.is_empty()) else { return };
-        let unread = std::mem::take(&mut order.lost.unread);
-        if self.flash_failed {
-            return;
-        }
-        for (block, slot) in unread {
-            let is_newest = self.log.find(block) == Some(slot) && self.log.is_dirty(slot);
-            if is_newest {
-                self.log.policy_mut().remove(block);
-                self.unreadable.remove(&block);
-                self.reclaim(steps);
-                self.mark_lost(block, steps);
-            } else if !self.log.drop_kept(slot) {
-                continue;
-            }
-            let until = self.log.find(block).map_or(self.log.end(), |newest| self.log.place_after(newest));
-            let order = self.in_order.as_mut().expect("data is written back in order");
-            order.epochs.break_order(Some(block), unix_us, until);
-        }
-        self.say_broken(steps);
-        self.log_seal(steps);
-        self.log.flush(steps);
+    /// Takes the versions that count as lost and are not recorded as such.
+    pub fn take_unread(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.unread)
     }
 
-    /// Adds a record that the order is broken, if it is. It follows each record of done epochs.
-    pub(super) fn say_broken(&mut self, steps: &mut Vec<Step>) {
-        self.reclaim(steps);
-        self.mark_broken(steps);
+    /// True if a unit up to that of `sequence` states that the order is broken.
+    pub fn is_said_by(&self, sequence: u64) -> bool {
+        self.said.is_some_and(|said| said <= sequence)
     }
 
-    /// Repeats the record that the order is broken before its unit is reset.
-    pub(super) fn keep_broken(&mut self, sequence: u64, steps: &mut Vec<Step>) {
-        if self.in_order.as_ref().is_some_and(|order| order.lost.said.is_some_and(|said| said <= sequence)) {
-            self.mark_broken(steps);
-        }
-    }
-
-    fn mark_broken(&mut self, steps: &mut Vec<Step>) {
-        let Some(order) = &mut self.in_order else { return };
-        order.lost.said = None;
-        if let Some(broken) = order.epochs.broken() {
+    /// Adds a record that the order is broken, if it is.
+    pub fn mark_broken(&mut self, epochs: &Epochs, end: &mut Appender<'_>) {
+        self.said = epochs.broken().map(|broken| {
             let since = u32::try_from(broken.since_unix_us / 1_000_000).unwrap_or(0).max(1);
-            self.log_mark(RecordKind::OrderBroken, since, 0, steps);
-            let said = *self.log.sequences().end();
-            self.in_order.as_mut().expect("data is written back in order").lost.said = Some(said);
-        }
+            end.mark(RecordKind::OrderBroken, since, 0);
+            *end.log.sequences().end()
+        });
     }
 
     /// Judges, before an epoch is done, whether the order is broken: a block lacks a version that was durable, and a
     /// newer one.
-    pub(super) fn judge_order(&mut self) {
-        let unix_us = self.unix_us();
-        let Some(order) = &mut self.in_order else { return };
-        let blocks = &mut order.lost.blocks;
-        blocks.extend(self.lost.iter().filter(|(_, lost)| lost.is_on_flash()).map(|(block, _)| *block));
-        let Some(&first) = blocks.first() else { return };
-        let mut until = order.epochs.done();
-        blocks.retain(|&block| {
-            let has_newer = !self.lost.contains_key(&block) && self.write_buffer.get(block).is_none();
-            let newest = self.log.find(block).filter(|&slot| self.log.is_dirty(slot));
+    pub fn judge(
+        &mut self,
+        epochs: &mut Epochs,
+        unix_us: u64,
+        (lost, write_buffer): (&Losses, &WriteBuffer<Frame>),
+        (log, unflushed): (&Log, &Unflushed),
+    ) {
+        self.blocks.extend(lost.such(Lost::is_on_flash));
+        let Some(&first) = self.blocks.first() else { return };
+        let mut until = epochs.done();
+        self.blocks.retain(|&block| {
+            let has_newer = lost.get(block).is_none() && write_buffer.get(block).is_none();
+            let newest = log.find(block).filter(|&slot| log.is_dirty(slot));
             if has_newer && let Some(slot) = newest {
-                until = until.max(self.log.place_after(slot));
+                until = until.max(log.place_after(slot));
             }
-            !has_newer || newest.is_none() && self.unflushed.contains(block)
+            !has_newer || newest.is_none() && unflushed.contains(block)
         });
-        order.epochs.break_order(Some(first), unix_us, until);
-        order.epochs.set_lacking(!blocks.is_empty());
-    }
-
-    /// Notes that a flush of the backend failed, when `before` had ended.
-    pub(super) fn flush_of_epochs_failed(&mut self, before: u64) {
-        if let Some(order) = &mut self.in_order {
-            order.epochs.flush_failed(before, self.unflushed.with_next());
-        }
+        epochs.break_order(Some(first), unix_us, until);
+        epochs.set_lacking(!self.blocks.is_empty());
     }
 }
 
@@ -159,10 +124,10 @@ impl LogCache {
 mod tests {
     use std::collections::{HashMap, HashSet};
 
-    use super::super::{Appending, Cache, Config, Event, Kind, Request, WriteBackOrder};
+    use super::super::{Appending, Cache, Config, Event, Kind, LogCache, Request, WriteBackOrder};
     use super::*;
     use crate::format::Geometry;
-    use crate::layout::containers::Log;
+    use crate::step::Step;
 
     fn cache() -> LogCache {
         let geometry = Geometry { units: 24, unit_pages: 16 };

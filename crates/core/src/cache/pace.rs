@@ -8,8 +8,8 @@
 //!
 //! Writers also wait for writes that go [past](super::past) the flash.
 
-use super::{Cache, LogCache, Mode, RESERVE_UNITS};
-use crate::step::Step;
+use super::config::{Config, RESERVE_UNITS};
+use crate::layout::containers::Log;
 
 /// Maximum delay of a reply.
 pub(super) const PAUSE_MAX_US: u64 = 200_000;
@@ -88,6 +88,58 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// Records that a block was written back, not durably yet. `is_leaving` is true if the flash is being removed.
+    pub fn block_written_back(&mut self, is_leaving: bool) {
+        self.written_back.taken += 1;
+        self.written_of_batches += 1;
+        if is_leaving {
+            self.credit = (self.credit + 1).min(LEAVING_CREDIT_MAX);
+        }
+    }
+
+    /// True if a client's write may still become dirty on a flash that is being removed. Clients get half of the
+    /// write-back rate, so that the dirty data shrinks; the last blocks are left to the cleaner.
+    pub fn has_credit(&self, dirty_blocks: u64) -> bool {
+        self.credit >= CREDIT_PER_WRITE && dirty_blocks > LEAVING_DIRTY_LEAST
+    }
+
+    /// Spends the credit for a client's write that becomes dirty while the flash is being removed.
+    pub fn use_credit(&mut self) {
+        self.credit = self.credit.saturating_sub(CREDIT_PER_WRITE);
+    }
+
+    /// Records that a batch ended in which this many blocks had been written back.
+    pub fn batch_written_back(&mut self, blocks: u64) {
+        self.written_of_batches = self.written_of_batches.saturating_sub(blocks);
+    }
+
+    /// Returns the blocks written back in unfinished batches.
+    pub fn written_of_batches(&self) -> u64 {
+        self.written_of_batches
+    }
+
+    /// Returns the total delay of replies.
+    pub fn throttled_us(&self) -> u64 {
+        self.throttled_us
+    }
+
+    /// Samples the rate of write-back. `busy` is true if blocks are being written back.
+    pub fn sample(&mut self, busy: bool, now_us: u64) {
+        self.written_back.sample(busy, now_us);
+    }
+
+    /// Returns the time until which the reply to a write waits, if it does: for this long, or because it made `blocks`
+    /// dirty. For the rest, see [`pressure`](Self::pressure).
+    pub fn pause(&mut self, blocks: u64, excess_us: u64, of: (&Config, &Log, u64), now_us: u64) -> Option<u64> {
+        let pressure = if blocks > 0 { self.pressure(of) } else { 0.0 };
+        let mut until_us = now_us + excess_us.min(PAUSE_MAX_US);
+        if pressure > 0.0 {
+            until_us = until_us.max(self.pause_until_us(blocks, pressure, now_us));
+        }
+        self.throttled_us += until_us - now_us;
+        (until_us > now_us).then_some(until_us)
+    }
+
     /// Returns the time until which a writer of `blocks` waits under this pressure.
     fn pause_until_us(&mut self, blocks: u64, pressure: f64, now_us: u64) -> u64 {
         let allowed = self.written_back.per_second.max(1.0) * (1.0 / pressure.min(1.0) - 0.2);
@@ -95,109 +147,32 @@ impl Pace {
         self.used_until_us = (self.used_until_us.max(now_us) + takes_us).min(now_us + PAUSE_MAX_US);
         self.used_until_us
     }
-}
-
-impl LogCache {
-    /// Records that a block was written back, not durably yet.
-    pub(super) fn block_written_back(&mut self) {
-        self.pace.written_back.taken += 1;
-        self.pace.written_of_batches += 1;
-        if self.is_leaving() {
-            self.pace.credit = (self.pace.credit + 1).min(LEAVING_CREDIT_MAX);
-        }
-    }
-
-    /// True if a client's write may still become dirty on a flash that is being removed. Clients get half of the
-    /// write-back rate, so that the dirty data shrinks; the last blocks are left to the cleaner.
-    pub(super) fn may_dirty_while_leaving(&self) -> bool {
-        let has_credit = self.pace.credit >= CREDIT_PER_WRITE && self.log.dirty_blocks() > LEAVING_DIRTY_LEAST;
-        self.is_leaving() && self.config.mode == Mode::WriteBack && has_credit
-    }
-
-    /// Spends the credit for a client's write that becomes dirty while the flash is being removed.
-    pub(super) fn use_credit(&mut self) {
-        self.pace.credit = self.pace.credit.saturating_sub(CREDIT_PER_WRITE);
-    }
-
-    /// Records that a batch ended in which this many blocks had been written back.
-    pub(super) fn batch_written_back(&mut self, blocks: u64) {
-        self.pace.written_of_batches = self.pace.written_of_batches.saturating_sub(blocks);
-    }
-
-    /// Returns the blocks not yet written to the backend; the others of
-    /// [`blocks_to_write_back`](super::Cache::blocks_to_write_back) only wait for its flush.
-    pub fn blocks_to_give_back(&self) -> u64 {
-        self.blocks_to_write_back().saturating_sub(self.pace.written_of_batches)
-    }
-
-    /// Returns the number of blocks whose write-back is in progress.
-    pub fn destaging_blocks(&self) -> u64 {
-        self.destaging_blocks
-    }
-
-    /// Returns the total delay of replies to writes, in microseconds, which keeps dirty data from growing faster than
-    /// it is written back. It depends on real devices; in a simulation it is meaningless.
-    pub fn throttled_us(&self) -> u64 {
-        self.pace.throttled_us
-    }
-
-    /// Returns the estimated write-back rate in blocks per second.
-    pub fn destage_rate(&self) -> f64 {
-        self.pace.written_back.per_second
-    }
-
-    /// Returns the number of units at the tail that are cleaned before they must be reset.
-    pub(super) fn units_to_keep_clean(&self) -> u32 {
-        (self.log.geometry().log_units() / 8).max(2)
-    }
-
-    /// Plans a delay of the reply to a write, if needed: one that made `blocks` dirty, or sent older ones `past` the
-    /// flash.
-    pub(super) fn pause(&mut self, blocks: u64, past: bool, steps: &mut Vec<Step>) {
-        self.pace.written_back.sample(self.destaging_blocks > 0, self.now_us);
-        self.past.sample(self.now_us);
-        if self.config.mode != Mode::WriteBack {
-            return;
-        }
-        let pressure = if blocks > 0 { self.pressure() } else { 0.0 };
-        let excess_us = if past { self.past.excess_us() } else { 0 };
-        let of_flush_us = self.excess_of_flush_us();
-        let mut until_us = self.now_us + excess_us.max(of_flush_us).min(PAUSE_MAX_US);
-        if pressure > 0.0 {
-            until_us = until_us.max(self.pace.pause_until_us(blocks, pressure, self.now_us));
-        }
-        if until_us > self.now_us {
-            self.pace.throttled_us += until_us - self.now_us;
-            steps.push(Step::Pause { until_us });
-        }
-    }
-
-    /// Returns the dirty blocks on flash, and those in RAM that wait for the flash.
-    pub(super) fn dirty_and_buffered(&self) -> u64 {
-        self.log.dirty_blocks() + if self.has_flash { self.buffered_blocks() as u64 } else { 0 }
-    }
 
     /// Returns the urgency of write-back, from 0. It measures two ranges: from the cleaner's start to the maximum of
-    /// dirty blocks, and from enough resettable units at the tail to none. Blocks in RAM count, because the flash has
-    /// to take them.
-    fn pressure(&mut self) -> f64 {
-        let most = self.config.dirty_max() as f64;
-        let dirty = self.dirty_and_buffered() as f64;
+    /// dirty blocks, and from enough resettable units at the tail to none. Blocks in RAM that wait for the flash count
+    /// too (`buffered`), because the flash has to take them.
+    fn pressure(&mut self, (config, log, buffered): (&Config, &Log, u64)) -> f64 {
+        let most = config.dirty_max() as f64;
+        let dirty = (log.dirty_blocks() + buffered) as f64;
         // The cleaner only sees blocks on flash: there is no pressure while it has nothing to do.
-        let buffered = dirty - self.log.dirty_blocks() as f64;
-        let begins = (self.config.data_pages() as f64 * self.config.dirty_high + buffered).min(0.9 * most);
+        let begins = (config.data_pages() as f64 * config.dirty_high + buffered as f64).min(0.9 * most);
         let full = (dirty - begins) / (most - begins);
-        let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
-        self.pace.clean_until = self.pace.clean_until.clamp(tail, head.max(tail));
-        while self.pace.clean_until < head && !self.log.has_dirty(self.pace.clean_until) {
-            self.pace.clean_until += 1;
+        let (tail, head) = (*log.sequences().start(), *log.sequences().end());
+        self.clean_until = self.clean_until.clamp(tail, head.max(tail));
+        while self.clean_until < head && !log.has_dirty(self.clean_until) {
+            self.clean_until += 1;
         }
-        let ready = u64::from(self.log.free_units()) + self.pace.clean_until - tail;
-        let wanted = f64::from(RESERVE_UNITS + self.units_to_keep_clean());
+        let ready = u64::from(log.free_units()) + self.clean_until - tail;
+        let wanted = f64::from(RESERVE_UNITS + units_to_keep_clean(log));
         // The reserve itself is in use during the reset of a unit.
         let least = f64::from(RESERVE_UNITS);
         full.max((wanted - ready as f64) / (wanted - least))
     }
+}
+
+/// Returns the number of units at the tail that are cleaned before they must be reset.
+pub(super) fn units_to_keep_clean(log: &Log) -> u32 {
+    (log.geometry().log_units() / 8).max(2)
 }
 
 #[cfg(test)]
@@ -205,9 +180,9 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::cache::{Cache, Config, Event, Kind, Request};
+    use crate::cache::{Cache, Event, Kind, LogCache, Request};
     use crate::format::Geometry;
-    use crate::layout::containers::Log;
+    use crate::step::Step;
 
     #[test]
     fn writers_get_the_rate_of_write_back_at_five_sixths() {
@@ -254,11 +229,11 @@ mod tests {
         (0..400).for_each(|block| assert_eq!(write(&mut cache, 2 * block), 1));
         cache.stop_admitting();
         assert_eq!(write(&mut cache, 2_000), 0, "none was written back");
-        (0..10).for_each(|_| cache.block_written_back());
+        (0..10).for_each(|_| cache.pace.block_written_back(true));
         let became_dirty: u64 = (0..20).map(|number| write(&mut cache, 2_001 + 2 * number)).sum();
         assert_eq!(became_dirty, 5);
         cache.write_around();
-        (0..10).for_each(|_| cache.block_written_back());
+        (0..10).for_each(|_| cache.pace.block_written_back(true));
         assert_eq!(write(&mut cache, 3_000), 0, "the last blocks go to the backend");
     }
 

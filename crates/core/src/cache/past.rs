@@ -10,8 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::pace::{PAUSE_MAX_US, Rate};
-use super::write::{From, Write};
-use super::{LogCache, Mode, PIECE_BLOCKS};
+use crate::frames::Frames;
 use crate::step::{Frame, Step};
 
 /// A backlog of this many blocks delays no writer, nor does one that the backend takes within this time.
@@ -29,8 +28,6 @@ const FLUSHES_US: u64 = 10_000_000;
 const SHARE_BLOCKS: f64 = 64.0;
 /// Maximum number in progress of those that leave the write buffer because of age.
 const LEAVING_MAX: usize = 16;
-/// Maximum number in progress in addition to the capacity of the write buffer.
-pub(super) const BESIDE_BUFFER_BLOCKS: u32 = 2 * PIECE_BLOCKS;
 
 /// The writes in progress.
 #[derive(Debug, Default)]
@@ -86,6 +83,11 @@ impl Past {
         self.leaving.len()
     }
 
+    /// Returns the first leaving block.
+    pub fn first_leaving(&self) -> Option<u32> {
+        self.leaving.first().copied()
+    }
+
     /// Returns the leaving blocks, in order.
     pub fn leaving_blocks(&self) -> impl Iterator<Item = u32> {
         self.leaving.iter().copied()
@@ -122,7 +124,7 @@ impl Past {
 
     /// Returns the time until a flush finds little enough to wait for; 0 if clients do not flush. RAM has `buffered`
     /// blocks, and the flash has no room for `beyond` of them.
-    fn excess_of_flush_us(&self, buffered: f64, beyond: f64, now_us: u64) -> u64 {
+    pub fn excess_of_flush_us(&self, buffered: f64, beyond: f64, now_us: u64) -> u64 {
         if self.flushed_us.is_none_or(|flushed_us| now_us > flushed_us.saturating_add(FLUSHES_US)) {
             return 0;
         }
@@ -135,94 +137,52 @@ impl Past {
         let excess = blocks - BACKLOG_BLOCKS.max(rate * but_us / 1e6);
         (excess.max(0.0) * 1e6 / rate.max(1.0)) as u64
     }
-}
 
-impl LogCache {
-    /// Starts an acknowledged write of a block past the flash.
-    pub(super) fn go_past(&mut self, block: u32, frame: Frame) {
-        self.frames.hold(frame);
-        self.past.stays(block);
-        self.past.newest.insert(block, frame);
-        self.past.by_frame.insert(frame, block);
+    /// Begins an acknowledged write of a block past the flash, whose frame it holds.
+    pub fn begin(&mut self, block: u32, frame: Frame, frames: &mut Frames) {
+        frames.hold(frame);
+        self.stays(block);
+        self.newest.insert(block, frame);
+        self.by_frame.insert(frame, block);
     }
 
     /// Handles the end of a step, if it was such a write.
     #[inline]
-    pub(super) fn went_past(&mut self, step: &Step) {
+    pub fn end(&mut self, step: &Step, frames: &mut Frames) {
         // A failed write with a newer one after it is reported as not acknowledged.
         if let &Step::WriteBackend { block, frame, batch: None, .. } = step
-            && self.past.by_frame.remove(&frame).is_some()
+            && self.by_frame.remove(&frame).is_some()
         {
-            if self.past.get(block) == Some(frame) {
-                self.past.forget(block);
+            if self.get(block) == Some(frame) {
+                self.forget(block);
             }
-            self.frames.release(frame);
-            self.past.rate.taken += 1;
-            if self.past.is_idle() {
-                self.past.rate.rest();
+            frames.release(frame);
+            self.rate.taken += 1;
+            if self.is_idle() {
+                self.rate.rest();
             }
         }
     }
 
-    /// Sends leaving blocks until enough writes are in progress.
-    pub(super) fn send_past(&mut self, steps: &mut Vec<Step>) {
-        while !self.past.is_enough() && self.send_one_past(steps) {}
-    }
-
-    /// Sends the first leaving block. Returns false if there is none.
-    pub(super) fn send_one_past(&mut self, steps: &mut Vec<Step>) -> bool {
-        let Some(&block) = self.past.leaving.first() else { return false };
-        let frame = self.write_buffer.remove(block).expect("a block that is leaving is in the write buffer");
-        let request_blocks = self.frame_request_blocks[frame.number as usize];
-        let may_stay = self.config.mode == Mode::WriteBack;
-        self.write_down(
-            &[Write { block, frame, replaces: false, request_blocks }],
-            true,
-            may_stay,
-            From::Buffer,
-            steps,
-        );
-        self.frames.release(frame);
-        if self.past.leaving.is_empty() {
-            self.flush_backend(steps);
-        }
-        true
-    }
-
-    /// Returns the time when blocks leave the write buffer because of age; `None` if all of them are already leaving.
-    pub(super) fn commit_us(&self) -> Option<u64> {
-        let oldest_us = self.write_buffer.oldest_us().filter(|_| self.write_buffer.len() > self.past.leaving())?;
-        Some(oldest_us.saturating_add(self.config.commit_age_us))
-    }
-
-    /// Returns the blocks and frames of acknowledged writes in progress past the flash, in the order of blocks.
-    pub fn going_past(&self) -> Vec<(u32, u32)> {
-        let mut writes: Vec<_> = self.past.by_frame.iter().map(|(frame, block)| (*block, frame.number)).collect();
+    /// Returns the blocks and frames of the writes in progress, in the order of blocks.
+    pub fn writes(&self) -> Vec<(u32, u32)> {
+        let mut writes: Vec<_> = self.by_frame.iter().map(|(frame, block)| (*block, frame.number)).collect();
         writes.sort_unstable();
         writes
     }
 
-    /// See [`Past::excess_of_flush_us`].
-    pub(super) fn excess_of_flush_us(&self) -> u64 {
-        let buffered = self.write_buffer.len() as f64;
-        let beyond = self.dirty_and_buffered().saturating_sub(self.config.dirty_max()) as f64;
-        self.past.excess_of_flush_us(buffered, beyond.min(buffered), self.now_us)
-    }
-
-    /// True if one more block may enter the write buffer. False if so many are in progress that its writer has to wait
-    /// for the backend itself.
-    pub(super) fn may_send_past(&self) -> bool {
-        let most = self.config.write_buffer_blocks as usize + BESIDE_BUFFER_BLOCKS as usize;
-        let makes_room = || !self.write_buffer.is_full() || self.past.excess_us() <= PAUSE_MAX_US;
-        let delays_flush = || self.past.blocks() > 0 && self.excess_of_flush_us() > FLUSH_EXCESS_MAX_US;
-        self.write_buffer.len() + self.past.blocks() < most && makes_room() && !delays_flush()
+    /// True if a writer that sends more has to wait for its own write. Otherwise the backend would be too far behind,
+    /// or a flush would take longer than it should, by this time.
+    pub fn is_too_many(&self, buffer_is_full: bool, excess_of_flush_us: impl FnOnce() -> u64) -> bool {
+        buffer_is_full && self.excess_us() > PAUSE_MAX_US
+            || self.blocks() > 0 && excess_of_flush_us() > FLUSH_EXCESS_MAX_US
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Cache, Config, Event, Kind, Request};
+    use crate::cache::{Cache, Config, Event, Kind, LogCache, Request};
     use crate::format::Geometry;
     use crate::layout::containers::Log;
 

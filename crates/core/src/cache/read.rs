@@ -50,7 +50,7 @@ impl LogCache {
             self.transient.push(frame);
             return Some(frame);
         }
-        if self.is_gone(block) {
+        if self.lost.is_gone(block) {
             return None;
         }
         self.reclaim(steps);
@@ -117,7 +117,7 @@ impl LogCache {
         }
         let admitted = outcome != Outcome::Bypass;
         if leaves && admitted {
-            self.use_credit();
+            self.pace.use_credit();
         }
         admitted
     }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::lost::Anew;
+use super::config::BESIDE_BUFFER_BLOCKS;
+use super::lost::{Anew, CleanCopy};
 use super::request::{edges, parts};
 use super::{BlockPart, LogCache, Mode, Request};
 use crate::access::Op;
@@ -71,6 +72,21 @@ impl LogCache {
         self.end_change(request, replaces_dirty, steps);
     }
 
+    /// Plans a delay of the reply to a write, if needed: one that made `blocks` dirty, or sent older ones `past` the
+    /// flash.
+    fn pause(&mut self, blocks: u64, past: bool, steps: &mut Vec<Step>) {
+        self.pace.sample(self.destaging.blocks() > 0, self.now_us);
+        self.past.sample(self.now_us);
+        if self.config.mode != Mode::WriteBack {
+            return;
+        }
+        let excess_us = if past { self.past.excess_us() } else { 0 };
+        let excess_us = excess_us.max(self.excess_of_flush_us());
+        let buffered = self.dirty_and_buffered() - self.log.dirty_blocks();
+        let until_us = self.pace.pause(blocks, excess_us, (&self.config, &self.log, buffered), self.now_us);
+        steps.extend(until_us.map(|until_us| Step::Pause { until_us }));
+    }
+
     /// Plans the steps that a change's reply waits for: a flush of everything if requested; otherwise only copies on
     /// flash that replace dirty ones (`replaces_dirty`).
     fn end_change(&mut self, request: &Request, replaces_dirty: bool, steps: &mut Vec<Step>) {
@@ -132,7 +148,7 @@ impl LogCache {
             self.frames.hold(frame);
             self.transient.push(frame);
             frame
-        } else if self.is_gone(block) {
+        } else if self.lost.is_gone(block) {
             steps.push(Step::Fail);
             return None;
         } else {
@@ -222,7 +238,7 @@ impl LogCache {
                 if !wanted && self.log.policy().contains(block) {
                     self.log.policy_mut().remove(block);
                 }
-                self.lost.remove(&block);
+                self.lost.remove(block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
@@ -241,7 +257,7 @@ impl LogCache {
             } else if !wanted && self.log.policy().contains(block) {
                 self.log.policy_mut().remove(block);
             }
-            let anew = self.anew(block);
+            let anew = self.anew(block, dirty_copy);
             // Acknowledged data that the backend does not accept must go to flash, regardless of the policy.
             let has_to = self.has_flash && acknowledged && self.backend_refuses && !self.is_pressed();
             if dirty_copy && !may_stay {
@@ -254,7 +270,7 @@ impl LogCache {
             if dirty_copy || anew == Some(Anew::Flash) || ((wanted || has_to) && may_dirty) {
                 // A dirty copy is replaced on flash regardless of the policy: no crash may restore it. For a lost
                 // block, no crash may restore the backend's data.
-                self.lost.remove(&block);
+                self.lost.remove(block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
                 last = Some(block);
@@ -299,9 +315,9 @@ impl LogCache {
             let logged = beside == Beside::Dirty;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, logged, batch: None });
             if acknowledged {
-                self.go_past(block, frame);
+                self.past.begin(block, frame, &mut self.frames);
             }
-            if let Some(lost) = self.lost.get_mut(&block) {
+            if let Some(lost) = self.lost.get_mut(block) {
                 lost.on_its_way += 1;
             }
             self.unflushed.add(block..block + 1);
@@ -311,7 +327,7 @@ impl LogCache {
                 Beside::Dirty => {
                     self.reclaim(steps);
                     // Its dirty copy may contain data of a failed write that a reader has seen.
-                    self.lost.remove(&block);
+                    self.lost.remove(block);
                     self.log_add(block, frame, true, Cause::Client, steps);
                 }
                 Beside::Copy { uses } => {
@@ -323,6 +339,28 @@ impl LogCache {
             }
         }
         replaces_dirty
+    }
+
+    /// Returns the destination of new content for a block, if it is lost, or if the flash still has a record of its
+    /// loss. `is_dirty` is true if the log has a dirty copy.
+    fn anew(&self, block: u32, is_dirty: bool) -> Option<Anew> {
+        self.lost.anew(block, is_dirty, || self.has_flash.then(|| self.has_room_for_dirty()))
+    }
+
+    /// Plans the clean copy of a lost block that goes to the backend.
+    fn add_found(&mut self, block: u32, frame: Frame, steps: &mut Vec<Step>) {
+        self.reclaim(steps);
+        // Not earlier: a unit with a record of the loss may have been reset.
+        self.lost.remove(block);
+        // An earlier copy may have been handed out for writing, and becomes another record if the backend rejects its
+        // data.
+        if self.log.find(block).is_some_and(|slot| !self.log.can_replace_clean(slot)) {
+            self.log_mark(RecordKind::Lost, block, 0, steps);
+        }
+        self.log_add(block, frame, false, Cause::Admission, steps);
+        if let Some(slot) = self.log.find(block) {
+            self.lost.add_found(block, CleanCopy { slot, sequence: *self.log.sequences().end() });
+        }
     }
 
     pub(super) fn plan_flush(&mut self, steps: &mut Vec<Step>) {
@@ -359,6 +397,45 @@ impl LogCache {
         }
     }
 
+    /// Sends leaving blocks past the flash until enough writes are in progress.
+    pub(super) fn send_past(&mut self, steps: &mut Vec<Step>) {
+        while !self.past.is_enough() && self.send_one_past(steps) {}
+    }
+
+    /// Sends the first leaving block. Returns false if there is none.
+    fn send_one_past(&mut self, steps: &mut Vec<Step>) -> bool {
+        let Some(block) = self.past.first_leaving() else { return false };
+        let frame = self.write_buffer.remove(block).expect("a block that is leaving is in the write buffer");
+        let request_blocks = self.frame_request_blocks[frame.number as usize];
+        let write = Write { block, frame, replaces: false, request_blocks };
+        self.write_down(&[write], true, self.config.mode == Mode::WriteBack, From::Buffer, steps);
+        self.frames.release(frame);
+        if self.past.leaving() == 0 {
+            self.flush_backend(steps);
+        }
+        true
+    }
+
+    /// Returns the blocks and frames of acknowledged writes in progress past the flash, in the order of blocks.
+    pub fn going_past(&self) -> Vec<(u32, u32)> {
+        self.past.writes()
+    }
+
+    /// See [`Past::excess_of_flush_us`](super::past::Past::excess_of_flush_us).
+    fn excess_of_flush_us(&self) -> u64 {
+        let buffered = self.write_buffer.len() as f64;
+        let beyond = self.dirty_and_buffered().saturating_sub(self.config.dirty_max()) as f64;
+        self.past.excess_of_flush_us(buffered, beyond.min(buffered), self.now_us)
+    }
+
+    /// True if one more block may enter the write buffer. False if so many are in progress past the flash that its
+    /// writer has to wait for the backend itself.
+    fn may_send_past(&self) -> bool {
+        let most = self.config.write_buffer_blocks as usize + BESIDE_BUFFER_BLOCKS as usize;
+        self.write_buffer.len() + self.past.blocks() < most
+            && !self.past.is_too_many(self.write_buffer.is_full(), || self.excess_of_flush_us())
+    }
+
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
         self.make_flash_durable(steps);
         self.flush_backend(steps);
@@ -368,7 +445,7 @@ impl LogCache {
     fn make_flash_durable(&mut self, steps: &mut Vec<Step>) {
         self.record_lost(steps);
         let ends = self.mark_epoch_end(steps);
-        if self.log.open_matters() || !self.found.is_empty() {
+        if self.log.open_matters() || self.lost.has_found() {
             self.log_seal(steps);
         }
         if ends {
@@ -383,10 +460,7 @@ impl LogCache {
         if !self.has_flash {
             return;
         }
-        let unsaid = self.lost.iter().filter(|(_, lost)| lost.is_unsaid() && lost.on_its_way == 0);
-        let mut unsaid: Vec<u32> = unsaid.map(|(block, _)| *block).collect();
-        unsaid.sort_unstable();
-        for block in unsaid {
+        for block in self.lost.such(|lost| lost.is_unsaid() && lost.on_its_way == 0) {
             self.reclaim(steps);
             self.mark_lost(block, steps);
         }
@@ -446,14 +520,14 @@ impl LogCache {
             self.log.policy_mut().remove(block);
             self.past.forget(block);
             let slot = self.log.find(block);
-            let anew = self.anew(block);
+            let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
+            let anew = self.anew(block, has_dirty_copy);
             if matches!(anew, Some(Anew::Backend | Anew::Both)) {
                 replaces.push(block);
             }
             if anew != Some(Anew::Both) {
-                self.lost.remove(&block);
+                self.lost.remove(block);
             }
-            let has_dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             replaces_dirty |= has_dirty_copy;
             let needs_zeroes = matches!(anew, Some(Anew::Flash | Anew::Both)) || has_dirty_copy;
             let zeroes = needs_zeroes.then(|| {
@@ -496,7 +570,7 @@ impl LogCache {
             self.drop_buffered(block);
             self.log.policy_mut().remove(block);
             self.past.forget(block);
-            self.lost.remove(&block);
+            self.lost.remove(block);
             self.log_add(block, frame, true, Cause::Client, steps);
         }
     }

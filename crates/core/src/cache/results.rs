@@ -1,14 +1,46 @@
-//! Failed steps: possibly wrong data is never served, and lost data is remembered as lost.
+//! The results of steps. After failures, possibly wrong data is never served, and lost data is remembered as lost.
 
 use super::LogCache;
-use super::destage::{Batch, Target};
 use super::event::{Appending, Cache};
 use super::lost::Lost;
+use super::previous::only_dirty;
 use crate::format::{Kind as RecordKind, Record, Region};
 use crate::layout::containers::Segment;
 use crate::step::{Frame, LogRecord, Step};
 
 impl LogCache {
+    /// Handles a completed step.
+    #[inline]
+    pub(super) fn done(&mut self, step: &Step) {
+        match *step {
+            Step::ReadFlash { block, slot, dirty: true, .. }
+                if !self.unreadable.is_empty() && !self.log.is_kept(slot) =>
+            {
+                self.unreadable.remove(&block);
+            }
+            Step::WriteBackend { block, batch, logged, .. } => {
+                if batch.is_none() {
+                    self.lost.write_ended(block);
+                }
+                self.backend_refuses = false;
+                // If the log should have it too and does not, its copy is older: the block is still lost.
+                self.backend_written(block, batch.is_some() || logged);
+                if batch.is_some() {
+                    self.pace.block_written_back(self.is_leaving());
+                }
+            }
+            Step::ZeroBackend { block, count, .. } => {
+                self.backend_lacks.retain(|lacking| !(block..block + count).contains(lacking));
+            }
+            Step::Append(ref segment) => self.previous.appended(segment, &self.log),
+            Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
+            Step::FlushBackend { batch: None } => self.unflushed.end_flush(),
+            Step::AwaitFlushes => self.promised = self.log.flushed(),
+            Step::Destaged { batch } => self.end_batch(batch, true),
+            _ => {}
+        }
+    }
+
     /// Lists an unreadable dirty block until it can be read.
     pub(super) fn postponed(&mut self, step: &Step) {
         if let Step::ReadFlash { block, slot, dirty: true, .. } = *step
@@ -18,6 +50,7 @@ impl LogCache {
         }
     }
 
+    /// Handles a failed step. `missing`: it was not attempted, because content is missing.
     pub(super) fn failed(&mut self, step: &Step, missing: bool) {
         match step {
             &Step::Receive { block, frame, .. }
@@ -26,12 +59,7 @@ impl LogCache {
             &Step::ReadFlash { block, slot, frame, .. } => {
                 // Temporarily or permanently.
                 self.postponed(step);
-                let for_journal = |batch: &&mut Batch| {
-                    matches!(batch.target, Target::Journal) && batch.blocks.contains(&(block, slot))
-                };
-                if let Some(batch) = self.batches.values_mut().find(for_journal) {
-                    batch.unread.push(block);
-                }
+                self.destaging.not_read(block, slot);
                 self.frame_failed(block, frame);
             }
             &Step::Send { block, frame, .. } => {
@@ -45,19 +73,17 @@ impl LogCache {
             &Step::WriteBackend { logged: true, .. } => self.backend_refuses |= !missing,
             // The log still has it, on flash or in memory.
             &Step::WriteBackend { block, batch: Some(batch), .. } => {
-                let batch = self.batches.get_mut(&batch).expect("a batch ends after its writes");
-                batch.failed.push(block);
-                batch.unread.extend(missing.then_some(block));
+                self.destaging.not_written(batch, block, missing);
                 self.backend_refuses |= !missing;
             }
             &Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
-                self.no_more_on_its_way(block);
+                self.lost.write_ended(block);
                 self.backend_refuses |= !missing;
                 self.frame_failed(block, frame);
                 if replaces || (acknowledged && !missing) {
                     self.backend_write_failed(block);
                     // The kept data was older than this.
-                    if let (Some(lost), false) = (self.lost.get_mut(&block), missing) {
+                    if let (Some(lost), false) = (self.lost.get_mut(block), missing) {
                         lost.kept = false;
                     }
                 }
@@ -97,7 +123,7 @@ impl LogCache {
                     _ if self.is_not_found(record, segment.sequence, found.is_some()) => kind = RecordKind::Lost,
                     None => kind = self.data_missing(record, segment.sequence),
                     Some(found) => {
-                        self.unwritten.remove(&(block, slot));
+                        self.previous.came(block, slot);
                         crc = *found;
                         if doubtful && kind == RecordKind::Clean {
                             kind = RecordKind::Dirty;
@@ -129,7 +155,7 @@ impl LogCache {
             self.past.stays(block);
             self.frames.release(frame);
             if self.backend_lacks.remove(&block) {
-                self.lost.entry(block).or_default();
+                self.lost.add(block);
             }
         }
         if let Some(slot) = self.log.find(block)
@@ -152,9 +178,9 @@ impl LogCache {
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
         self.log.vacate(block, slot, sequence);
-        let old = only_dirty(self.place_before(record, sequence));
+        let old = self.previous.before(record, sequence, &self.log);
         if !newest {
-            self.unwritten.insert((block, slot), old);
+            self.previous.fail(record, old);
             return;
         }
         self.log.policy_mut().remove(block);
@@ -162,35 +188,22 @@ impl LogCache {
             return;
         }
         // The flash failed, so no further unit is reset.
-        let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { old };
+        let old = if record.is_copied() { record.old.map(|(old, _)| old) } else { only_dirty(old) };
         let back = old.is_some_and(|old| self.log.bring_back(block, old, true, true));
         if !(record.is_copied() && back) {
-            self.lost.entry(block).or_default().flushed |= old.is_some() && !back;
+            self.lost.add(block).flushed |= old.is_some() && !back;
         }
-    }
-
-    /// Returns the place of the block's previous copy, and true if that is dirty. Places whose own content is missing
-    /// are skipped.
-    fn place_before(&self, record: &LogRecord, sequence: u64) -> Option<(u32, bool)> {
-        let (old, is_dirty) = match record.old {
-            Some((old, true)) => {
-                self.unwritten.get(&(record.block, old)).map_or(record.old, |before| Some(((*before)?, true)))?
-            }
-            old => old?,
-        };
-        let written_back = (record.block, old, self.log.sequence_before(old, sequence));
-        Some((old, is_dirty && !self.replaced.contains(&written_back)))
     }
 
     /// Handles unreadable data of `record`. Returns the kind to record instead in the unit of `sequence`.
     ///
     /// Such data contains no acknowledged write: a write into a frame whose old content is missing fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
-        let LogRecord { kind, block, slot, .. } = *record;
-        let old = self.place_before(record, sequence);
+        let LogRecord { kind, block, .. } = *record;
+        let old = self.previous.before(record, sequence, &self.log);
         let current = self.drop_copy(record, sequence);
         if !current && kind == RecordKind::Dirty && !record.is_copied() {
-            self.unwritten.insert((block, slot), only_dirty(old));
+            self.previous.fail(record, old);
         }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
@@ -203,7 +216,7 @@ impl LogCache {
             None | Some((_, false)) if !(current && self.backend_lacks.remove(&block)) => RecordKind::Forget,
             _ => {
                 if current {
-                    self.lost.entry(block).or_default().said = Some(sequence);
+                    self.lost.add(block).said = Some(sequence);
                 }
                 RecordKind::Lost
             }
@@ -220,11 +233,11 @@ impl LogCache {
                 continue;
             }
             let LogRecord { block, .. } = *record;
-            let old = self.place_before(record, segment.sequence);
+            let old = self.previous.before(record, segment.sequence, &self.log);
             match old {
                 Some((old, dirty)) if self.log.bring_back(block, old, dirty, true) => {}
                 None | Some((_, false)) if !self.backend_lacks.remove(&block) => {}
-                _ => self.lost.entry(block).or_default().flushed |= old.is_some_and(|(_, dirty)| dirty),
+                _ => self.lost.add(block).flushed |= old.is_some_and(|(_, dirty)| dirty),
             }
         }
     }
@@ -254,7 +267,9 @@ impl LogCache {
     fn backend_flush_failed(&mut self, planned: bool) {
         let before = self.unflushed.ended();
         self.unflushed.flush_failed(planned);
-        self.flush_of_epochs_failed(before);
+        if let Some(order) = &mut self.in_order {
+            order.epochs.flush_failed(before, self.unflushed.with_next());
+        }
         self.log.need_backend_flush();
     }
 
@@ -274,9 +289,7 @@ impl LogCache {
         self.forget_read(block);
         // A clean copy planned since has the same data, or older; a later write may still repair it.
         if !self.is_newer_than_backend(block) {
-            let lost = self.lost.entry(block).or_default();
-            // The copy that replaces the flash's record will record it itself.
-            lost.said = self.found.get(&block).map(|found| found.sequence).or(lost.said);
+            self.lost.write_failed(block);
         } else {
             self.backend_lacks.insert(block);
         }
@@ -288,9 +301,8 @@ impl LogCache {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
-        let is_unsaid = |lost: &Lost| lost.said.is_none() || self.found.contains_key(&block);
-        if !back && self.lost.get(&block).is_some_and(is_unsaid) {
-            self.lost.remove(&block);
+        if !back {
+            self.lost.written(block);
         }
     }
 
@@ -308,6 +320,77 @@ impl LogCache {
     pub fn can_give_up_flash(&self) -> bool {
         let nothing_dirty = self.log.dirty_blocks() == 0 || self.durable_dirty_blocks() == 0;
         nothing_dirty && self.lost_on_flash() == 0
+    }
+
+    /// Handles a record that is about to be written. Returns true if it is a clean copy of a lost block whose data the
+    /// backend has not accepted. Then the block is still lost, and the loss is recorded in the unit of `sequence`
+    /// instead. The copy's fate is final.
+    fn is_not_found(&mut self, record: &LogRecord, sequence: u64, came: bool) -> bool {
+        let LogRecord { kind, block, slot, .. } = *record;
+        // A later copy may not be written before the unit with the record of the loss is reset.
+        let Some(is_last) = self.lost.take_found(block, slot) else { return false };
+        let refused = is_last && (self.lost.get(block).is_some() || self.backend_lacks.contains(&block));
+        if kind != RecordKind::Clean || came && !refused {
+            return false;
+        }
+        self.drop_copy(record, sequence);
+        if is_last && !self.has_dirty_copy(block) {
+            self.lost.add(block).said = Some(sequence);
+        }
+        true
+    }
+
+    /// True if the log has a dirty copy.
+    pub(super) fn has_dirty_copy(&self, block: u32) -> bool {
+        self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
+    }
+
+    /// True if a flush can succeed.
+    pub(super) fn can_be_durable(&self) -> bool {
+        self.lost.is_left || self.lost.is_empty() || self.without_a_place(|lost| lost.kept).is_empty()
+    }
+
+    /// Returns the blocks whose content, or whose loss, is only known in memory, in order. No flush may succeed before
+    /// they are rewritten.
+    pub fn not_durable_blocks(&self) -> Vec<u32> {
+        // A flush records losses that are known when it begins.
+        self.without_a_place(|lost| lost.kept || lost.is_unsaid())
+    }
+
+    /// Returns lost blocks for which `is_such` is true; without a flash, all lost blocks. In order.
+    fn without_a_place(&self, is_such: impl Fn(&Lost) -> bool) -> Vec<u32> {
+        if !self.has_flash {
+            return self.lost_blocks();
+        }
+        let mut blocks = self.lost.such(is_such);
+        blocks.retain(|&block| self.write_buffer.get(block).is_none());
+        blocks
+    }
+
+    /// Returns the number of lost blocks that the flash records as lost, or whose flushed version it may have. Without
+    /// the flash, their content would be the backend's older data.
+    pub fn lost_on_flash(&self) -> usize {
+        self.lost.such(|lost| lost.is_on_flash() && !lost.kept).len()
+    }
+
+    /// True if a block is [kept in memory](Cache::keep), and a start would use the flash's record of it.
+    pub fn is_kept_and_on_flash(&self, block: u32) -> bool {
+        self.lost.get(block).is_some_and(|lost| lost.is_on_flash() && lost.kept)
+    }
+
+    /// Leaves [not durable](Self::not_durable_blocks) blocks to the caller, so flushes no longer fail because of them.
+    pub fn leave_lost(&mut self) {
+        self.lost.is_left = true;
+    }
+
+    /// Takes over the list of lost blocks when a cache continues without flash. They stay lost until they are
+    /// rewritten.
+    pub fn take_over_lost(&mut self, before: Option<&LogCache>, blocks: impl IntoIterator<Item = u32>) {
+        self.lost.is_left |= before.is_some_and(|before| before.lost.is_left);
+        for block in blocks {
+            self.touched.add(block..block + 1);
+            *self.lost.add(block) = Lost::default();
+        }
     }
 
     /// Returns the dirty blocks whose last read from flash failed.
@@ -329,11 +412,6 @@ impl LogCache {
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed
     }
-}
-
-/// Returns the slot of a dirty place.
-fn only_dirty(place: Option<(u32, bool)>) -> Option<u32> {
-    place.and_then(|(slot, dirty)| dirty.then_some(slot))
 }
 
 #[cfg(test)]
