@@ -8,9 +8,10 @@
 //! - Each page names its blocks, for the recovery of logs and the detection of torn ones.
 
 /// The kind of contents of a cache bucket. A free bucket has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// A copy of a backend bucket.
+    #[default]
     Read,
     /// A copy with applied logs that the backend lacks.
     Dirty,
@@ -19,9 +20,10 @@ pub enum State {
 }
 
 /// The kind of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Log {
     /// Blocks written by a client.
+    #[default]
     Data,
     /// Zeroed blocks; a page without data.
     Zeroes,
@@ -31,7 +33,7 @@ pub enum Log {
 }
 
 /// The out-of-band metadata of a page: *State*, *C2Bmap* and *Epoch* of its bucket, and its blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Oob {
     /// The kind of the bucket's contents.
     pub state: State,

@@ -118,7 +118,8 @@ impl Wlfc {
     /// Erases the bucket that was evicted first, if any. Its replacement is made durable first, and so is the previous
     /// reset of a bucket of the same backend bucket.
     pub(super) fn erase(&mut self, steps: &mut Vec<Step>) -> bool {
-        let Some(bucket) = self.gc_next() else { return false };
+        let planted = planted!(self, LastFirst).then(|| self.queues.gc_buckets().last());
+        let Some(bucket) = planted.unwrap_or(self.queues.gc_first()) else { return false };
         // A bucket that never held a whole copy has no backend bucket.
         let backend = self.buckets[bucket as usize].backend;
         if !planted!(self, ResetAtOnce) {
@@ -143,8 +144,24 @@ impl Wlfc {
         true
     }
 
-    #[cfg(not(test))]
-    fn gc_next(&self) -> Option<u32> {
-        self.queues.gc_first()
+    /// Writes back everything that the backend lacks, makes that durable, and retires the buckets.
+    pub(super) fn destage_all(&mut self, steps: &mut Vec<Step>) {
+        // Others only have buckets that wait for erasure.
+        let held = self.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE);
+        let mut backends: Vec<u32> = held.map(|(&backend, _)| backend).collect();
+        backends.sort_unstable();
+        for backend in backends {
+            let (copies, blocks) = (self.copies_of(backend), self.config.extent(backend));
+            if self.has_newer(&copies, 0, blocks) {
+                if self.is_failing(backend) {
+                    continue;
+                }
+                self.load(backend, &copies, 0, blocks, steps);
+                self.write_back(backend, steps);
+                let held = [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE);
+                held.for_each(|bucket| self.retire(bucket));
+            }
+        }
+        self.settle(steps);
     }
 }

@@ -12,9 +12,9 @@
 
 use std::collections::VecDeque;
 
-use super::bucket::{Bucket, Log, Oob, State};
+use super::bucket::{Bucket, Entry, Log, Oob, State};
 use super::config::Config;
-use super::pieces::{Piece, pieces};
+use super::pieces::{Piece, pieces, runs_without};
 use super::step::Step;
 use super::{NONE, Wlfc};
 use crate::cache::{Kind, Request};
@@ -307,6 +307,61 @@ impl Wlfc {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Handles a failed step. `missing`: a client's flush reports it, or it was not attempted.
+    pub(super) fn failed(&mut self, step: &Step, missing: bool) {
+        match *step {
+            Step::KeepInRam { block, frame } => self.ram.failed(block, frame),
+            // The client was informed.
+            Step::FlushBackend => {
+                self.backend_dirty = true;
+                self.passed.flush_failed(missing);
+            }
+            // Not if it was not attempted.
+            Step::WriteBackend { block, .. } if !missing => drop(self.failing.insert(self.backend_of(block))),
+            Step::ReadBackend { .. } if !missing => self.unread = true,
+            // Only the request fails, or the cache is recovered.
+            Step::Append { .. }
+            | Step::Reset { .. }
+            | Step::FlushFlash
+            | Step::WriteBackend { .. }
+            | Step::ZeroBackend { .. }
+            | Step::ReadFlash { .. }
+            | Step::ReadBackend { .. }
+            | Step::ReadRam { .. }
+            | Step::Receive { .. }
+            | Step::Send { .. }
+            | Step::Zero { .. }
+            | Step::Fail
+            | Step::Reply => {}
+        }
+    }
+
+    /// Handles missing blocks of a log: the content below them counts.
+    pub(super) fn never_came(&mut self, step: &Step, missing: &[u32]) {
+        let Step::Append { bucket, page, oob, .. } = *step else { return };
+        let data = page + self.config.headers(oob.blocks);
+        let of = &mut self.buckets[bucket as usize];
+        let is_it = |entry: &Entry| entry.log == Log::Data && entry.page == data;
+        let Some(at) = of.entries.iter().position(is_it).filter(|_| of.is_write() && of.epoch == oob.epoch) else {
+            return;
+        };
+        let entry = |(from, blocks)| Entry { log: Log::Data, at: oob.at + from, blocks, page: data + from };
+        let pieces: Vec<Entry> = runs_without(oob.blocks, missing.iter().copied()).map(entry).collect();
+        let count = pieces.len() as u32;
+        let entries: Vec<Entry> = of.entries.splice(at..=at, pieces).collect();
+        debug_assert_eq!(entries.len(), 1, "it is one log");
+        let entries = std::mem::take(&mut of.entries);
+        of.covered.clear();
+        of.has_passed = false;
+        entries.into_iter().for_each(|entry| of.push(entry));
+        // A copy that includes the log counts its pieces.
+        let read = self.copies_of(oob.backend).read;
+        if read != NONE && self.buckets[read as usize].fresh as usize > at {
+            let fresh = &mut self.buckets[read as usize].fresh;
+            *fresh = *fresh + count - 1;
         }
     }
 

@@ -28,7 +28,7 @@ const TWIN: usize = BLOCK_BYTES - 8 - (FIELDS.end - FIELDS.start);
 const TWIN_MAGIC: u32 = u32::from_le_bytes(*b"FWWT");
 
 /// The contents of a header page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// First 8 bytes of the cache's UUID.
     pub cache: u64,
@@ -308,18 +308,8 @@ mod tests {
     #[test]
     fn a_header_reads_back_and_a_changed_byte_is_noticed() {
         let oob = Oob { state: State::Dirty, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 1000 };
-        let first = Header {
-            cache: 1,
-            oob,
-            run: 2,
-            sequence: 3,
-            durable: 4,
-            page: 0,
-            durable_end: 5,
-            previous: 6,
-            part: 0,
-            before: None,
-        };
+        let first =
+            Header { cache: 1, oob, run: 2, sequence: 3, durable: 4, durable_end: 5, previous: 6, ..Header::default() };
         let second = Header { part: 1, ..first };
         assert_eq!((first.parts(), first.data_page(), first.end()), (2, 2, 1002));
         assert_eq!((first.described(), second.described()), (0..896, 896..1000));
@@ -347,18 +337,7 @@ mod tests {
     fn a_header_that_is_damaged_in_one_sector_leaves_a_trace() {
         let header = |blocks| {
             let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks };
-            Header {
-                cache: 1,
-                oob,
-                run: 1,
-                sequence: 3,
-                durable: 0,
-                page: 5,
-                durable_end: 0,
-                previous: 6,
-                part: 0,
-                before: None,
-            }
+            Header { cache: 1, oob, run: 1, sequence: 3, page: 5, previous: 6, ..Header::default() }
         };
         // 4,020 bytes minus 512 hold 877 checksums beside the copy of the fields.
         for (blocks, has_twin) in [(1, true), (877, true), (878, false), (896, false)] {
@@ -379,18 +358,7 @@ mod tests {
     #[test]
     fn a_torn_header_has_new_and_old_sectors() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 800 };
-        let header = Header {
-            cache: 1,
-            oob,
-            run: 1,
-            sequence: 3,
-            durable: 0,
-            page: 0,
-            durable_end: 0,
-            previous: 0,
-            part: 0,
-            before: None,
-        };
+        let header = Header { cache: 1, oob, run: 1, sequence: 3, ..Header::default() };
         let mut page = [0; BLOCK_BYTES];
         header.encode(&[Ok(0x0101_0101); 800], &mut page);
         let whole = page;
@@ -426,18 +394,7 @@ mod tests {
     #[test]
     fn a_log_without_data_is_only_a_header() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Passed, at: 3, blocks: 90 };
-        let header = Header {
-            cache: 1,
-            oob,
-            run: 1,
-            sequence: 3,
-            durable: 0,
-            page: 8,
-            durable_end: 0,
-            previous: 6,
-            part: 0,
-            before: None,
-        };
+        let header = Header { cache: 1, oob, run: 1, sequence: 3, page: 8, previous: 6, ..Header::default() };
         assert_eq!((header.parts(), header.data_page(), header.end(), header.described()), (1, 8, 9, 0..0));
         let mut page = [0; BLOCK_BYTES];
         header.encode(&[], &mut page);

@@ -1,6 +1,6 @@
 //! The location of the newest content of blocks, and the steps that load it into memory.
 
-use super::bucket::{Entry, Log, words};
+use super::bucket::{Entry, Log, State, words};
 use super::pieces::{BLOCK, Piece};
 use super::step::Step;
 use super::{Copies, NONE, Wlfc};
@@ -16,7 +16,7 @@ pub(super) struct Cover {
 }
 
 impl Cover {
-    pub(super) fn clear(&mut self, blocks: u32) {
+    fn clear(&mut self, blocks: u32) {
         self.words.clear();
         self.words.resize(blocks.div_ceil(64) as usize, 0);
         self.missing = blocks;
@@ -43,7 +43,7 @@ impl Cover {
     }
 
     /// Adds the missing blocks of `from..to`, and reports them run by run.
-    pub(super) fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
+    fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
         let mut at = from;
         while let Some(start) = self.next(at, to, false) {
             let end = self.next(start, to, true).unwrap_or(to);
@@ -101,7 +101,7 @@ impl Wlfc {
 
     /// True if the cache may have newer content of any of the blocks than the backend.
     pub(super) fn has_newer(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
-        if copies.read != NONE && self.buckets[copies.read as usize].state == super::State::Dirty {
+        if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
             return true;
         }
         let touches = |entry: &Entry| entry.at < at + blocks && at < entry.at + entry.blocks;
@@ -218,59 +218,20 @@ impl Wlfc {
         }
     }
 
-    /// Loads a piece from RAM, if all of it is there.
-    #[inline]
-    pub(super) fn read_ram(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> bool {
-        if self.config.ram_blocks == 0 {
-            return false;
+    /// Returns the blocks of a backend bucket that may be newer in the cache.
+    pub(super) fn newer_blocks(&self, backend: u32, copies: &Copies, cover: &mut Cover) -> u64 {
+        if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
+            return self.config.extent(backend).into();
         }
-        let first = piece.block(&self.config);
-        let blocks = first..first + u64::from(piece.blocks);
-        if !blocks.clone().all(|block| self.ram.peek(block as u32).is_some()) {
-            return false;
+        if copies.write == NONE {
+            return 0;
         }
-        for block in blocks {
-            let frame = self.ram.get(block as u32, 0).expect("all blocks are there");
-            steps.push(Step::ReadRam { block, frame });
+        cover.clear(self.config.extent(backend));
+        let mut newer = 0;
+        for entry in self.buckets[copies.write as usize].entries.iter().filter(|entry| entry.log != Log::Passed) {
+            cover.add_missing(entry.at, entry.at + entry.blocks, |from, to| newer += u64::from(to - from));
         }
-        true
-    }
-
-    /// Keeps the blocks of a piece, which are in memory, in RAM: all of them, or only those already there.
-    #[inline]
-    pub(super) fn keep_in_ram(&mut self, piece: &Piece, all: bool, steps: &mut Vec<Step>) {
-        if self.config.ram_blocks == 0 {
-            return;
-        }
-        let first = piece.block(&self.config);
-        for block in first..first + u64::from(piece.blocks) {
-            let frame = match self.ram.get(block as u32, 0) {
-                Some(frame) => frame,
-                None if !all => continue,
-                None => {
-                    if self.free_frames.is_empty() {
-                        let (_, frame) = self.ram.pop().expect("all frames are in use");
-                        self.free_frames.push(frame);
-                    }
-                    let frame = self.free_frames.pop().expect("a frame is free");
-                    let evicted = self.ram.insert(block as u32, frame, 0);
-                    assert!(evicted.is_none(), "there are no more frames than there is room for");
-                    frame
-                }
-            };
-            steps.push(Step::KeepInRam { block, frame });
-        }
-    }
-
-    /// Drops the blocks of a piece from RAM.
-    pub(super) fn forget_in_ram(&mut self, piece: &Piece) {
-        if self.config.ram_blocks == 0 {
-            return;
-        }
-        let first = piece.block(&self.config);
-        for block in first..first + u64::from(piece.blocks) {
-            self.free_frames.extend(self.ram.remove(block as u32));
-        }
+        newer
     }
 }
 

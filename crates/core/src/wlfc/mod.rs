@@ -25,7 +25,7 @@
 macro_rules! planted {
     ($wlfc:expr, $bug:ident) => {{
         #[cfg(test)]
-        let planted = $wlfc.is_planted(tests::Planted::$bug);
+        let planted = $wlfc.planted == Some(tests::Planted::$bug);
         #[cfg(not(test))]
         let planted = false;
         planted
@@ -44,6 +44,7 @@ pub mod header;
 mod load;
 mod pieces;
 mod queues;
+mod ram;
 pub mod recovery;
 pub mod scan;
 mod step;
@@ -56,13 +57,13 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use rustc_hash::FxBuildHasher;
 
 use crate::cache::{Kind, Request};
-use crate::ram::read_buffer::ReadBuffer;
 pub use bucket::{Bucket, Entry, Log, Oob, State};
 pub use config::{Config, ConfigError, Options, Refresh};
 pub use figures::Figures;
 use load::Cover;
 use pieces::Piece;
 pub use queues::{Queues, WriteQueue};
+use ram::Ram;
 pub use recovery::{Around, Scan, recover, recover_around};
 pub use step::Step;
 pub use uses::{BACKEND, FLASH, Shape};
@@ -115,8 +116,7 @@ pub struct Wlfc {
     epoch: u64,
     /// Write buckets allocated since the last halving.
     allocated: u32,
-    ram: ReadBuffer<u32>,
-    free_frames: Vec<u32>,
+    ram: Ram,
     /// True if the flash has appends since its last flush.
     appended: bool,
     /// Backend buckets with cache buckets reset since the last flush of the flash.
@@ -157,8 +157,7 @@ impl Wlfc {
             copies: HashMap::default(),
             epoch: 0,
             allocated: 0,
-            ram: ReadBuffer::new(config.ram_blocks as usize),
-            free_frames: (0..config.ram_blocks).collect(),
+            ram: Ram::new(config.ram_blocks),
             appended: false,
             reset: HashSet::default(),
             backend_dirty: false,
@@ -257,7 +256,7 @@ impl Wlfc {
         if for_client {
             self.figures.read_blocks += u64::from(blocks);
         }
-        if self.read_ram(piece, steps) {
+        if self.ram.read(piece.block_range(&self.config), steps) {
             self.figures.ram_hits += u64::from(if for_client { blocks } else { 0 });
             self.send(piece, for_client, steps);
             return Then::Nothing;
@@ -277,7 +276,7 @@ impl Wlfc {
         let (from, length) = if whole { (0, self.config.extent(backend)) } else { (at, blocks) };
         self.load(backend, &copies, from, length, steps);
         self.send(piece, for_client, steps);
-        self.keep_in_ram(piece, true, steps);
+        self.ram.keep(piece.block_range(&self.config), true, steps);
         if !whole {
             return Then::Nothing;
         }
@@ -299,7 +298,7 @@ impl Wlfc {
         self.load_ends(piece, steps);
         steps.push(Step::Receive { offset, length });
         let then = self.log(backend, Log::Data, at, blocks, steps);
-        self.keep_in_ram(piece, false, steps);
+        self.ram.keep(piece.block_range(&self.config), false, steps);
         then
     }
 
@@ -337,7 +336,7 @@ impl Wlfc {
         steps.push(Step::Receive { offset, length });
         self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
         self.passed.note();
-        self.keep_in_ram(piece, false, steps);
+        self.ram.keep(piece.block_range(&self.config), false, steps);
         if known && blocks == self.config.extent(backend) {
             let copies = self.copies_of(backend);
             for bucket in [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE) {
@@ -367,7 +366,7 @@ impl Wlfc {
                 self.load_ends(&part, steps);
                 steps.push(Step::Zero { offset: part.offset, length: part.length });
                 let then = self.log(part.backend, Log::Data, part.at, part.blocks, steps);
-                self.keep_in_ram(&part, false, steps);
+                self.ram.keep(part.block_range(&self.config), false, steps);
                 then
             };
             if steps.last() == Some(&Step::Fail) {
@@ -384,7 +383,7 @@ impl Wlfc {
         if known && !self.has_room(piece, Log::Zeroes, steps) {
             return fail(steps);
         }
-        self.forget_in_ram(piece);
+        self.ram.forget(piece.block_range(&self.config));
         if known {
             return self.log(backend, Log::Zeroes, at, blocks, steps);
         }

@@ -1,5 +1,7 @@
 //! Division of requests at the borders of backend buckets and blocks.
 
+use std::ops::Range;
+
 use super::config::Config;
 use crate::cache::Request;
 use crate::format::BLOCK_BYTES;
@@ -54,6 +56,13 @@ impl Piece {
         let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));
         let at = (first - u64::from(backend) * u64::from(bucket_blocks)) as u32;
         Piece { backend, at, blocks: (end - first) as u32, offset, length }
+    }
+
+    /// Returns its blocks in the volume.
+    #[inline]
+    pub fn block_range(&self, config: &Config) -> Range<u64> {
+        let first = self.block(config);
+        first..first + u64::from(self.blocks)
     }
 
     /// Returns its first block in the volume.

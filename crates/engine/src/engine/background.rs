@@ -10,8 +10,8 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::order::StepId;
 
 use super::depth::Depth;
-use super::{BACKEND, Engine, Group, Layout, Part, TRANSFER_BLOCKS};
-use crate::transfer::{Operation, Transfer};
+use super::{BACKEND, Group, Part, TRANSFER_BLOCKS};
+use crate::transfer::Operation;
 
 /// A client that read from the backend within this time is expected to read from it again.
 const READS_US: u64 = 1_000_000;
@@ -117,6 +117,11 @@ pub(crate) fn continues(last: &Part, part: &Part, count: usize) -> bool {
 }
 
 impl Background {
+    /// Starts to measure the backend.
+    pub(super) fn measure(&mut self, backend: Arc<dyn Backend>) {
+        self.disks = Disks(Some(backend));
+    }
+
     /// Returns the disk of the backend that has a byte; 0 for the flash.
     pub(crate) fn lane_of(&self, disk: usize, offset: u64) -> u16 {
         self.disks.0.as_ref().filter(|_| disk == BACKEND).map_or(0, |disks| disks.lane(offset))
@@ -167,7 +172,7 @@ impl Background {
     }
 
     /// Takes the next reads of flash that can be one transfer; none if enough blocks are being read.
-    fn next_from_flash(&mut self) -> Group {
+    pub(super) fn next_from_flash(&mut self) -> Group {
         let mut group = Group::new();
         while self.blocks_from_flash + group.len() < BLOCKS_FROM_FLASH
             && let Some(part) = self.from_flash.front()
@@ -201,7 +206,7 @@ impl Background {
     }
 
     /// Takes the next writes of any disk that can be one transfer; none if enough are in progress everywhere.
-    fn next(&mut self) -> Group {
+    pub(super) fn next(&mut self) -> Group {
         let (flushes, now_us) = (self.flushes > 0, self.now_us());
         let waiting = self.lanes.iter_mut().filter(|lane| !lane.back.parts.is_empty() || !lane.past.parts.is_empty());
         let mut groups = waiting.map(|lane| lane.next(flushes, now_us));
@@ -258,32 +263,6 @@ impl Lane {
         }
         self.since_back = if past_first { self.since_back + 1 } else { 0 };
         group
-    }
-}
-
-impl<L: Layout> Engine<L> {
-    /// Starts to measure this backend, to keep each of its disks busy in the background.
-    pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
-        self.background.disks = Disks(Some(backend));
-    }
-
-    /// Hands out transfers of the background.
-    pub(super) fn hand_out_background(&mut self, transfers: &mut Vec<Transfer>) {
-        loop {
-            let group = self.background.next();
-            if group.is_empty() {
-                break;
-            }
-            debug_assert!(group.iter().all(|part| part.disk == BACKEND));
-            self.hand_out_group(group, transfers);
-        }
-        loop {
-            let group = self.background.next_from_flash();
-            if group.is_empty() {
-                break;
-            }
-            self.hand_out_group(group, transfers);
-        }
     }
 }
 

@@ -9,7 +9,8 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `mod.rs` | the unfinished steps |
+//! | `mod.rs` | the engine, and the life of a step |
+//! | `steps.rs` | the unfinished steps |
 //! | `layout.rs` | the part that depends on the layout of the flash |
 //! | `clients.rs` | requests |
 //! | `transfers.rs` | transfers |
@@ -23,10 +24,11 @@ mod depth;
 mod layout;
 mod recovery;
 mod settings;
+mod steps;
 mod transfers;
 mod waiting;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 
 use flashwise_core::cache::{self, Cache, Event};
@@ -46,6 +48,8 @@ pub(crate) use clients::{insert, kind};
 pub use layout::Layout;
 pub use recovery::{Meaning, Recovers, Recovery};
 pub use settings::{Bug, Settings};
+pub(crate) use steps::Steps;
+pub use steps::{Bonds, Running};
 use transfers::Group;
 pub use transfers::{Joining, Part};
 pub use waiting::WaitingRequests;
@@ -62,49 +66,6 @@ pub(crate) const TRANSFER_BLOCKS: usize = 256;
 
 /// The step of the cache of a layout.
 pub type Planned<L> = <<L as Layout>::Cache as Cache>::Step;
-
-/// Bonds between steps, as a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bonds(u8);
-
-impl Bonds {
-    /// Adds a bond.
-    pub fn add(&mut self, bond: Bond) {
-        self.0 |= 1 << bond as u8;
-    }
-
-    /// True if the set contains a bond.
-    pub fn has(self, bond: Bond) -> bool {
-        self.0 >> bond as u8 & 1 == 1
-    }
-}
-
-/// An unfinished step.
-pub struct Running<L: Layout> {
-    /// The step.
-    pub step: L::Step,
-    /// The request that waits for it.
-    pub request: Option<u32>,
-    /// The number of unfinished steps that it waits for.
-    pub(crate) waiting: u32,
-    /// The steps that wait for it.
-    pub(crate) dependents: SmallVec<[(StepId, Bond); 2]>,
-    /// The bonds to steps that have failed.
-    pub(crate) broken: Bonds,
-    /// The number of retries left for a failed transfer.
-    pub(crate) retries: u8,
-    /// The number of later retries left.
-    pub(crate) patience: u8,
-    /// Its state.
-    pub state: L::State,
-}
-
-impl<L: Layout> Running<L> {
-    /// True if a step that it needs has failed.
-    pub fn is_doomed(&self) -> bool {
-        self.broken.has(Bond::Needs)
-    }
-}
 
 /// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,10 +112,7 @@ pub struct Engine<L: Layout> {
     pub(crate) settings: Settings,
     pub(crate) layout: L,
     pub(crate) order: Order,
-    pub(crate) steps: Vec<Option<Running<L>>>,
-    free_steps: Vec<StepId>,
-    running: usize,
-    pub(crate) ready: VecDeque<StepId>,
+    pub(crate) steps: Steps<L>,
     pub(crate) clients: Clients,
     /// The number of requests so far.
     pub(crate) requests: u64,
@@ -180,7 +138,7 @@ pub struct Engine<L: Layout> {
 
 impl<L: Layout> fmt::Debug for Engine<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("Engine").field("running", &self.running()).finish_non_exhaustive()
     }
 }
 
@@ -209,10 +167,7 @@ impl<L: Layout> Engine<L> {
             settings,
             layout,
             order,
-            steps: Vec::new(),
-            free_steps: Vec::new(),
-            running: 0,
-            ready: VecDeque::new(),
+            steps: Steps::default(),
             clients: Clients::default(),
             requests: 0,
             answers: Vec::new(),
@@ -293,7 +248,7 @@ impl<L: Layout> Engine<L> {
 
     /// Returns the number of unfinished steps.
     pub fn running(&self) -> usize {
-        self.running
+        self.steps.len()
     }
 
     /// True if requests have to [wait](WaitingRequests) before they are planned, as [`Layout::is_full`] says.
@@ -354,11 +309,10 @@ impl<L: Layout> Engine<L> {
             patience: self.settings.patience,
             state,
         };
-        self.running += 1;
         if let Some(request) = request {
             self.clients.get_mut(request).pending += 1;
         }
-        insert(&mut self.steps, &mut self.free_steps, running)
+        self.steps.add(running)
     }
 
     /// Adds a step, and records its [uses](Layout::uses). It starts once the steps that it has to wait for have ended.
@@ -367,14 +321,14 @@ impl<L: Layout> Engine<L> {
         let id = self.add(step, request, state);
         let mut waits: SmallVec<[(StepId, Bond); 8]> = SmallVec::new();
         self.begin_uses(id, |other, bond| waits.push((other, bond)));
-        self.wait_for(id, waits.into_iter());
+        self.steps.wait_for(id, waits.into_iter());
     }
 
     /// Records the uses of a new step; `wait` receives each unfinished step that it has to wait for.
     #[inline]
     pub(crate) fn begin_uses(&mut self, id: StepId, mut wait: impl FnMut(StepId, Bond)) {
         let Engine { layout, cache, order, steps, .. } = self;
-        let Running { step, state, .. } = steps[id as usize].as_ref().expect("the step is unfinished");
+        let Running { step, state, .. } = steps.get(id);
         layout.uses(cache, step, state, |used, bond| order.begin(id, used, |other| wait(other, bond)));
     }
 
@@ -392,67 +346,43 @@ impl<L: Layout> Engine<L> {
         });
     }
 
-    /// Makes a new step wait for others. Without any, it is ready.
-    pub(crate) fn wait_for(&mut self, id: StepId, others: impl Iterator<Item = (StepId, Bond)>) {
-        let mut waiting = 0;
-        for (other, bond) in others {
-            self.step(other).dependents.push((id, bond));
-            waiting += 1;
-        }
-        self.step(id).waiting = waiting;
-        if waiting == 0 {
-            self.ready.push_back(id);
-        }
-    }
-
     /// Returns an unfinished step.
     pub fn step(&mut self, id: StepId) -> &mut Running<L> {
-        self.steps[id as usize].as_mut().expect("the step is unfinished")
+        self.steps.get_mut(id)
     }
 
     /// Returns an unfinished step.
     pub fn peek(&self, id: StepId) -> &Running<L> {
-        self.steps[id as usize].as_ref().expect("the step is unfinished")
+        self.steps.get(id)
     }
 
     /// Starts the steps that wait for nothing.
     pub(crate) fn run_ready(&mut self) {
-        while let Some(id) = self.ready.pop_front() {
+        while let Some(id) = self.steps.next_ready() {
             L::start(self, id);
-        }
-    }
-
-    /// A step waits for one other less.
-    pub(crate) fn wait_less(&mut self, id: StepId) {
-        let running = self.step(id);
-        running.waiting -= 1;
-        if running.waiting == 0 {
-            self.ready.push_back(id);
         }
     }
 
     /// Removes a step; `by` puts others in its place.
     pub(crate) fn replace(&mut self, id: StepId, by: impl FnOnce(&mut Self, Running<L>)) {
-        let running = self.steps[id as usize].take().expect("a step is replaced once");
-        self.running -= 1;
+        let running = self.steps.take(id);
         by(self, running);
-        self.free_steps.push(id);
+        self.steps.release(id);
     }
 
     /// Ends a step.
     pub fn finish(&mut self, id: StepId, result: Result<(), Error>) {
-        let mut running = self.steps[id as usize].take().expect("a step ends once");
-        self.running -= 1;
+        let mut running = self.steps.take(id);
         if result.is_err() {
             self.step_failed(&running.step);
         }
         let result = L::ended(self, id, &mut running, result);
-        self.free_steps.push(id);
+        self.steps.release(id);
         for (dependent, bond) in std::mem::take(&mut running.dependents) {
             if result.is_err() {
                 self.step(dependent).broken.add(bond);
             }
-            self.wait_less(dependent);
+            self.steps.wait_less(dependent);
         }
         L::settled(self, &running, result);
         if let Some(request) = running.request {

@@ -1,8 +1,11 @@
 //! Transfers: few of them for all parts that steps read and write, and their ends.
 
+use std::sync::Arc;
+
 use flashwise_core::order::StepId;
 use smallvec::SmallVec;
 
+use super::background::{Backend, Background};
 use super::{BACKEND, Engine, Layout, Output};
 use crate::request::Error;
 use crate::transfer::{Buffer, Operation, Transfer};
@@ -84,6 +87,11 @@ impl Joining {
 }
 
 impl<L: Layout> Engine<L> {
+    /// Starts to measure this backend, to keep each of its disks busy in the background.
+    pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
+        self.background.measure(backend);
+    }
+
     /// Returns the disk, the operation and the offset of an unfinished transfer.
     pub fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
         let part = &self.groups[&tag][0];
@@ -116,7 +124,8 @@ impl<L: Layout> Engine<L> {
     pub fn take_output(&mut self, output: &mut Output) {
         self.prepare_output(output);
         self.hand_out(&mut output.transfers);
-        self.hand_out_background(&mut output.transfers);
+        self.hand_out_background(Background::next, &mut output.transfers);
+        self.hand_out_background(Background::next_from_flash, &mut output.transfers);
         output.answers.append(&mut self.answers);
         output.answered.append(&mut self.answered);
         output.paused.append(&mut self.paused);
@@ -165,11 +174,16 @@ impl<L: Layout> Engine<L> {
         self.outgoing = outgoing;
     }
 
-    /// Hands out parts as one transfer.
-    pub(super) fn hand_out_group(&mut self, group: Group, transfers: &mut Vec<Transfer>) {
+    /// Hands out transfers of the background, each of the next parts.
+    fn hand_out_background(&mut self, next: fn(&mut Background) -> Group, transfers: &mut Vec<Transfer>) {
         let mut joining = Joining::default();
-        group.into_iter().for_each(|part| joining.push(part));
-        self.hand_out_joined(&mut joining, transfers);
+        loop {
+            next(&mut self.background).into_iter().for_each(|part| joining.push(part));
+            if joining.parts.is_empty() {
+                return;
+            }
+            self.hand_out_joined(&mut joining, transfers);
+        }
     }
 
     fn hand_out_joined(&mut self, joining: &mut Joining, transfers: &mut Vec<Transfer>) {

@@ -5,7 +5,6 @@
 //! | `mod.rs` | the state of the layout, and its plans |
 //! | `perform.rs` | the work of each step |
 //! | `append.rs`, `streams.rs` | segments and footers |
-//! | `order.rs` | the resources of each step |
 //! | `places.rs` | the memory of frames |
 //! | `forward.rs` | content of failed steps that is still in memory |
 //! | `unwritten.rs` | answered content that no device took |
@@ -17,7 +16,6 @@
 mod append;
 mod forward;
 mod late;
-mod order;
 mod perform;
 mod places;
 mod room;
@@ -25,10 +23,12 @@ mod run;
 mod streams;
 mod unwritten;
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use flashwise_core::cache::{self, Cache, Event, LogCache};
 use flashwise_core::checksum;
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::order::{Bond, Order, StepId, Use};
 use flashwise_core::step::{BATCHES, Step};
@@ -36,7 +36,7 @@ use flashwise_core::step::{BATCHES, Step};
 use crate::engine::{self, Asked, Client, Layout, Legacy, Meaning, Part, Settings};
 use crate::memory::Memory;
 use crate::request::{Done, Error, Operation, Request};
-use perform::is_awaited_flush;
+use perform::{BLOCK, is_awaited_flush};
 use places::Places;
 use unwritten::Unwritten;
 
@@ -106,8 +106,6 @@ pub struct Log<C = LogCache> {
     goes_on: bool,
     calm: bool,
     unwritten: Unwritten,
-    /// The number of blocks that were kept there so far.
-    kept: u64,
     /// Errors that the next flush reports.
     errors: Errors,
     /// Of these, the reported ones.
@@ -150,14 +148,22 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         Some(step)
     }
 
-    /// Ticks that are due come first.
+    /// Ticks that are due come first. Changes keep their order, so none overtakes one that waits for room.
     fn admit(engine: &mut Engine<C>, request: Request, done: Done, asked: Asked, now_us: u64) {
         engine.advance(now_us);
-        engine.begin_or_wait(request, done, asked, now_us);
+        let waits = |engine: &mut Engine<C>| engine.layout.room.len() > 0 || must_wait(&mut engine.cache, &request);
+        if !request.changes() || !waits(engine) {
+            return engine.begin_request(request, done, asked, now_us);
+        }
+        engine.layout.room.push((request, done, asked, now_us));
+        engine.layout.goes_on = true;
+        Self::go_on(engine);
     }
 
     fn begins(engine: &mut Engine<C>, client: &mut Client) {
-        client.replaces_kept = if client.asked.again { None } else { engine.change_begins(&client.request) };
+        if !client.asked.again {
+            client.replaces_kept = engine.layout.unwritten.change_begins(&engine.cache, &client.request);
+        }
     }
 
     /// Plans a request piece by piece.
@@ -166,7 +172,8 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
         let plan = |engine: &mut Engine<C>, piece: cache::Request| {
             engine.plan_piece(number, &piece, (piece.offset - offset) as u32, now_us);
         };
-        match engine.pieces_elsewhere(number) {
+        let client = engine.clients.get_mut(number);
+        match engine.layout.unwritten.pieces_elsewhere(&engine.cache, client) {
             Some(pieces) => pieces.into_iter().for_each(|piece| plan(engine, piece)),
             None => {
                 let pieces = cache::Request::pieces(engine::kind(operation), offset, length, force_unit_access);
@@ -228,7 +235,8 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
 
     fn concludes(engine: &mut Engine<C>, client: &mut Client) {
         if let Some(before) = client.replaces_kept {
-            engine.change_ends(&client.request, client.error.is_some(), before);
+            let failed = client.error.is_some();
+            engine.layout.unwritten.change_ends(&engine.cache, &client.request, failed, before);
         }
     }
 
@@ -278,6 +286,33 @@ impl Engine<LogCache> {
             flushed
         })
     }
+
+    /// Writes content that no device took again like a client, because space may be available now. Not after a failure
+    /// of the flash.
+    pub fn write_unwritten(&mut self, now_us: u64) {
+        if self.recovery.is_flash_failed() {
+            return;
+        }
+        self.layout.unwritten.forget_written(&self.cache);
+        for (number, block) in self.layout.unwritten.blocks().into_iter().enumerate() {
+            // More than it has room for would never leave the log again.
+            if !self.cache.may_write_again(number == 0) {
+                continue;
+            }
+            let Some(data) = self.layout.unwritten.to_write(block).map(<[u8]>::to_vec) else { continue };
+            let (operation, force_unit_access) = (Operation::Write, false);
+            let (offset, length) = (u64::from(block) * BLOCK, BLOCK);
+            // It does not wait in the write buffer, where it might be lost again.
+            let caching = Caching::Through;
+            // If that fails too, it stays.
+            self.begin_own(Request { operation, offset, length, force_unit_access, data, caching }, now_us);
+        }
+    }
+
+    /// Returns the kept blocks for which a start would use the flash, in order. They stay kept.
+    pub fn unwritten_on_flash(&self) -> BTreeMap<u32, Vec<u8>> {
+        self.layout.unwritten.on_flash(&self.cache)
+    }
 }
 
 impl<C: Cache<Step = Step>> Engine<C> {
@@ -300,8 +335,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             look_for_late_us: 0,
             goes_on: false,
             calm: false,
-            unwritten: Unwritten::new(),
-            kept: 0,
+            unwritten: Unwritten::default(),
             errors: Errors::default(),
             errors_reported: Errors::default(),
             failed_flushes: 0,
@@ -331,6 +365,34 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.places.spare()
     }
 
+    /// Takes unwritten content, of blocks that are lost without it, in order.
+    pub fn take_unwritten(&mut self) -> BTreeMap<u32, Vec<u8>> {
+        self.layout.unwritten.take(&self.cache)
+    }
+
+    /// Takes over lost blocks from an engine that could not write them, to retry. Those without content stay lost.
+    pub fn take_over_unwritten(&mut self, blocks: BTreeMap<u64, Option<Box<Page>>>) {
+        let with_content = blocks.into_iter().filter_map(|(block, content)| Some((block as u32, content?)));
+        with_content.for_each(|(block, content)| self.keep(block, content.to_vec()));
+    }
+
+    /// Keeps unwritten content of a block that would otherwise be lost.
+    fn keep(&mut self, block: u32, data: Vec<u8>) {
+        self.layout.unwritten.keep(&mut self.cache, block, data);
+    }
+
+    /// Returns the blocks whose only copy is lost or unreadable, in ascending order.
+    pub fn lost_blocks(&self) -> Vec<u32> {
+        let mut lost = self.cache.lost_blocks();
+        lost.retain(|block| !self.cache.is_kept(*block));
+        lost
+    }
+
+    /// Returns the number of blocks that wait in memory for a place.
+    pub fn unwritten_blocks(&self) -> usize {
+        self.layout.unwritten.waiting(&self.cache)
+    }
+
     /// Returns the number of unfinished steps that others wait for: without those that write dirty blocks back, which
     /// wait for a slow backend.
     pub fn running_for_clients(&self) -> usize {
@@ -345,6 +407,26 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts to write back data that is not durable on a failed flash. Only after the flash was durably abandoned.
     pub fn destage_rest(&mut self, now_us: u64) {
         self.plan_background(Event::DestageRest { now_us });
+    }
+
+    /// Takes the waiting changes, in order, because this engine does not begin them.
+    pub fn take_waiting(&mut self) -> Vec<(Request, Done)> {
+        std::iter::from_fn(|| self.layout.room.pop()).map(|(request, done, ..)| (request, done)).collect()
+    }
+
+    /// Plans the changes that no longer have to wait. Returns true if there was one, and others still wait.
+    fn begin_waiting(&mut self) -> bool {
+        if !self.layout.room.begin() {
+            return false;
+        }
+        let before = self.layout.room.len();
+        while let Some((request, done, asked, since_us)) =
+            self.layout.room.next(|request| must_wait(&mut self.cache, request))
+        {
+            let waited_us = asked.waited_us + self.now_us.saturating_sub(since_us);
+            self.begin_request(request, done, Asked { waited_us, ..asked }, self.now_us);
+        }
+        self.layout.room.end(before)
     }
 
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
@@ -381,7 +463,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 _ => {}
             }
-            self.place_frames(&mut step);
+            self.layout.places.place_frames(&self.order, &mut step);
             if !self.try_at_once(&step, client) {
                 self.enqueue(step, client, undecided);
             }
@@ -408,10 +490,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.background.flush_waits();
         }
         let source = match step {
-            Step::ReadFlash { slot, .. } if self.is_read(client) => self.on_its_way(slot),
+            Step::ReadFlash { slot, .. } if self.is_read(client) => {
+                self.layout.on_its_way(&self.order, &self.steps, slot)
+            }
             _ => None,
         };
-        source.into_iter().for_each(|place| self.hurry(place));
+        // A client waits for the content there.
+        if let Some(writer) = source.and_then(|place| self.order.place(place).writer()) {
+            self.step(writer).state.background = false;
+            self.outgoing.extend(self.background.take_from_flash(writer));
+        }
         let state = State {
             background: client.is_none(),
             undecided: undecided && client.is_some(),
@@ -422,8 +510,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         let id = self.add(step, request, state);
         let mut waits = std::mem::take(&mut self.layout.waits);
-        self.register(id, &mut waits);
-        self.wait_for(id, waits.drain(..));
+        if let Step::Send { block, .. } = self.peek(id).step {
+            waits.extend(self.undecided(block).map(|write| (write, Bond::Sees)));
+        }
+        self.begin_uses(id, |other, bond| waits.push((other, bond)));
+        self.steps.wait_for(id, waits.drain(..));
         self.layout.waits = waits;
         // Transfers of steps that could start are handed out in the order of the plan.
         self.run_ready();
@@ -434,6 +525,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.errors.flash += 1;
         self.flash_fails();
         self.tell(Event::Failed { step: &Step::FlushFlash { sequence: 0, page: 0 }, missing: false });
+    }
+
+    /// Writes segments without blocks whose read from the backend takes too long; these blocks are not cached. After a
+    /// slow write or flush of the backend, a segment does not mark blocks as clean.
+    fn go_without_late(&mut self) {
+        if self.order.pages_are_idle() || self.now_us < self.layout.look_for_late_us || !self.settings.pauses {
+            return;
+        }
+        self.layout.look_for_late_us = self.now_us + late::LOOK_US;
+        for (id, read) in late::go_without(&mut self.steps, &self.order, self.now_us) {
+            let append = self.step(id);
+            match read {
+                Some(place) => append.state.late.push(place),
+                None => append.broken.add(Bond::Trusts),
+            }
+            self.steps.wait_less(id);
+        }
+        self.run_ready();
     }
 
     /// Returns the number of failed flushes of the backend: their data may be gone.
@@ -474,4 +583,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn is_write(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
     }
+}
+
+/// True if a change has to wait until more is written back.
+fn must_wait(cache: &mut impl Cache, request: &Request) -> bool {
+    let Request { operation, offset, length, force_unit_access, caching, .. } = *request;
+    let whole = cache::Request::whole(engine::kind(operation), offset, length, force_unit_access);
+    cache.waits(&cache::Request { caching, ..whole })
 }

@@ -1,13 +1,13 @@
 //! Performs single steps, and handles their ends and failures.
 
 use flashwise_core::cache::{Cache, Event};
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Page};
 use flashwise_core::order::{Bond, StepId};
 use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Engine, Running};
-use crate::engine::{BACKEND, Bug, FLASH, JOURNAL, Part};
+use crate::engine::{self, BACKEND, Bug, FLASH, JOURNAL, Part};
 use crate::request::Error;
 use crate::transfer::{Buffer, Operation};
 
@@ -21,7 +21,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Some(client) = client else { return false };
         match step {
             Step::Send { block, frame, .. }
-                if !self.order.place(frame.number).is_written() && !self.is_undecided(*block) => {}
+                if !self.order.place(frame.number).is_written() && self.undecided(*block).is_none() => {}
             Step::Receive { frame, .. } | Step::Zero { frame, .. } if self.order.place(frame.number).is_idle() => {}
             _ => return false,
         }
@@ -31,9 +31,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         true
     }
 
-    /// True if a client's write of a block may still fail, and only the backend will have its content.
-    fn is_undecided(&self, block: u32) -> bool {
-        self.undecided(block).is_some()
+    /// Returns the unfinished write of a client that goes only to the backend, if it is the last writer of a block.
+    /// Until it succeeds, no client may see its content: a later read could return the old content.
+    pub(super) fn undecided(&self, block: u32) -> Option<StepId> {
+        let writer = self.order.blocks().writer(block)?;
+        let step = &self.peek(writer).step;
+        let is_undecided =
+            matches!(step, Step::WriteBackend { acknowledged: false, replaces: false, logged: false, batch: None, .. });
+        (is_undecided && self.settings.planted != Some(Bug::ShowsRefusedWrites)).then_some(writer)
     }
 
     /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache
@@ -130,12 +135,31 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let running = self.step(id);
         let step = std::mem::replace(&mut running.step, Step::Fail);
         let at_once = self.begin(id, &step, doomed, request);
-        if self.steps[id as usize].is_some() {
+        if self.steps.find(id).is_some() {
             self.step(id).step = step;
         }
         if let Some(ok) = at_once {
             self.finish(id, if ok { Ok(()) } else { Err(Error::Io) });
         }
+    }
+
+    /// Ends a read whose content is at a place in memory. Returns false if it is not there.
+    fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
+        if self.layout.bad[place as usize] {
+            return false;
+        }
+        let content = *self.layout.memory.page(place);
+        self.read_from_memory(id, &content);
+        true
+    }
+
+    /// Ends a read whose content was still in memory.
+    fn read_from_memory(&mut self, id: StepId, content: &Page) {
+        let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
+            unreachable!("only reads get content from memory")
+        };
+        self.layout.page_mut(frame.number).copy_from_slice(content);
+        self.finish(id, Ok(()));
     }
 
     /// Starts a step. `Some` if it ended at once, with its success.
@@ -189,13 +213,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
-                self.append(id, segment);
+                let running = self.step(id);
+                let (late, doubtful) = (std::mem::take(&mut running.state.late), running.broken.has(Bond::Trusts));
+                let engine::Engine { layout, cache, settings, .. } = self;
+                let parts = layout.append(cache, settings, (id, segment), &late, doubtful);
+                parts.into_iter().for_each(|part| self.hand_over_part(part));
             }
             Step::Witness(footer) => {
                 if doomed || self.recovery.is_flash_failed() {
                     return Some(false);
                 }
-                self.append_footer(id, footer);
+                let parts = self.layout.append_footer(&self.cache, &self.settings, id, footer);
+                parts.into_iter().for_each(|part| self.hand_over_part(part));
             }
             &Step::ResetUnit { unit } => {
                 if doomed || self.recovery.is_flash_failed() {
@@ -217,7 +246,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer(id, BACKEND, Operation::Sync, 0, 0, SmallVec::new());
             }
             Step::WriteJournal(_) | Step::FlushJournal { .. } if doomed => return Some(false),
-            Step::WriteJournal(write) => return self.write_journal(id, write),
+            Step::WriteJournal(write) => match self.layout.write_journal(id, write) {
+                Some(part) => self.hand_over_part(part),
+                None => return Some(false),
+            },
             Step::FlushJournal { .. } => self.transfer(id, JOURNAL, Operation::Sync, 0, 0, SmallVec::new()),
             Step::Destaged { .. } => return Some(!doomed),
             Step::AwaitFlushes => {
@@ -329,7 +361,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             self.faults.flash_read_errors += 1;
             let mut read = self.step(id).step.clone();
-            self.unplace_frames(&mut read);
+            self.layout.places.unplace_frames(&mut read);
             self.tell(Event::Postponed(&read));
         }
         moves
@@ -376,9 +408,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let result = if is_doomed_flush { Err(Error::Io) } else { result };
         let ok = result.is_ok();
         if !ok && self.settings.planted != Some(Bug::ForgetsContent) {
-            self.forward(running);
+            self.layout.forward(&mut self.steps, running);
         }
-        self.unregister(id, running);
+        let mut idle: SmallVec<[u32; 4]> = SmallVec::new();
+        self.end_uses(id, running, |place| idle.push(place));
+        for place in idle {
+            let is_free = !self.layout.enters && self.cache.is_free(self.layout.places.frame_at(place));
+            self.layout.places.idle(place, is_free);
+        }
         if let Some(run) = &running.state.run {
             self.tell_run(run);
         } else if ok {
@@ -410,7 +447,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
             self.layout.bad[frame.number as usize] = false;
         }
-        self.unplace_frames(step);
+        self.layout.places.unplace_frames(step);
         self.tell(Event::Done(step));
     }
 
@@ -439,11 +476,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
                 let (acknowledged, replaces) = (*acknowledged, *replaces);
                 // Clients already know of blocks that wait to be written again.
-                let was_kept = self.layout.unwritten.contains_key(&block) && self.cache.is_kept(block);
+                let was_kept = self.layout.unwritten.waits(&self.cache, block);
                 self.tell_failed(step, missing);
                 // A failed write may have taken effect, so its content may replace lost acknowledged content.
                 // Written-back content may be older.
-                if !missing && batch.is_none() && self.last_writer(block).is_none() {
+                if !missing && batch.is_none() && self.order.blocks().writer(block).is_none() {
                     self.keep(block, self.layout.memory.page(frame.number).to_vec());
                 }
                 let is_known = was_kept || self.cache.leaves(block);
@@ -491,9 +528,40 @@ impl<C: Cache<Step = Step>> Engine<C> {
         false
     }
 
+    /// Handles the failure of a segment. Its lost blocks are kept, in case they can be written elsewhere.
+    fn append_failed(&mut self, step: &mut Step) {
+        let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
+        let (mut missing, mut new) = (Vec::new(), Vec::new());
+        for (number, record) in (0..).zip(&segment.records).filter(|(_, record)| record.kind.has_data()) {
+            if self.layout.bad[record.frame.number as usize] {
+                missing.push(number);
+            } else if !self.cache.is_lost(record.block) {
+                new.push((record.block, record.frame.number));
+            }
+        }
+        if !missing.is_empty() {
+            self.tell(Event::Missing { step, blocks: &missing });
+        }
+        self.tell_failed(step, false);
+        new.into_iter().for_each(|(block, place)| self.keep(block, self.layout.memory.page(place).to_vec()));
+    }
+
+    /// The content of a block did not reach the backend. If a newer write of the block is in progress, its result
+    /// counts instead. Returns true in that case.
+    fn hand_on(&mut self, block: u32) -> bool {
+        let Some(newer) = self.order.blocks().writer(block) else { return false };
+        match &mut self.step(newer).step {
+            Step::WriteBackend { replaces, logged: false, batch: None, .. } => *replaces = true,
+            Step::ZeroBackend { replaces, .. } if replaces.contains(&block) => {}
+            Step::ZeroBackend { replaces, .. } => replaces.push(block),
+            _ => return false,
+        }
+        true
+    }
+
     /// Reports a failed step to the cache, with the cache's own frame numbers.
     pub(super) fn tell_failed(&mut self, step: &mut Step, missing: bool) {
-        self.unplace_frames(step);
+        self.layout.places.unplace_frames(step);
         self.tell(Event::Failed { step, missing });
     }
 }

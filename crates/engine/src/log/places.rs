@@ -7,11 +7,9 @@
 //! Source: register renaming, Tomasulo: An efficient algorithm for exploiting multiple arithmetic units. IBM Journal of
 //! Research and Development, 1967.
 
-use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::order::Order;
 use flashwise_core::step::{Frame, JournalPart, Step};
-
-use super::Engine;
 
 /// The place of each frame, and the places that are spare.
 #[derive(Debug)]
@@ -124,6 +122,29 @@ impl Places {
         (self.of_frame[frame as usize], self.of_frame[other as usize]) = (place, old);
         (self.frame_at[place as usize], self.frame_at[old as usize]) = (frame, other);
     }
+
+    /// From now on, the step's frames are numbered by their places.
+    pub fn place_frames(&mut self, order: &Order, step: &mut Step) {
+        for_each_frame(step, |frame, is_filled_anew| self.place_frame(order, frame, is_filled_anew));
+    }
+
+    /// The step's frames are numbered as the cache knows them again.
+    pub fn unplace_frames(&self, step: &mut Step) {
+        for_each_frame(step, |frame, _| frame.number = self.frame_at(frame.number));
+    }
+
+    /// Numbers a frame by its place, which may be another one if the frame `is_filled_anew`.
+    #[inline]
+    pub fn place_frame(&mut self, order: &Order, frame: &mut Frame, is_filled_anew: bool) {
+        if is_filled_anew {
+            match order.place(self.of(frame.number)).is_idle() {
+                true => self.take_hot(frame.number),
+                false => self.move_frame(frame.number),
+            }
+        }
+        frame.number = self.of(frame.number);
+        self.note_use(frame.number);
+    }
 }
 
 /// Calls `visit` with each frame of a step, and true if the step fills the frame.
@@ -150,31 +171,6 @@ fn for_each_frame(step: &mut Step, mut visit: impl FnMut(&mut Frame, bool)) {
             }
         }
         _ => {}
-    }
-}
-
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// From now on, the step's frames are numbered by their places.
-    pub(super) fn place_frames(&mut self, step: &mut Step) {
-        for_each_frame(step, |frame, is_filled_anew| self.place_frame(frame, is_filled_anew));
-    }
-
-    /// The step's frames are numbered as the cache knows them again.
-    pub(super) fn unplace_frames(&self, step: &mut Step) {
-        for_each_frame(step, |frame, _| frame.number = self.layout.places.frame_at(frame.number));
-    }
-
-    #[inline]
-    pub(super) fn place_frame(&mut self, frame: &mut Frame, is_filled_anew: bool) {
-        let places = &mut self.layout.places;
-        if is_filled_anew {
-            match self.order.place(places.of(frame.number)).is_idle() {
-                true => places.take_hot(frame.number),
-                false => places.move_frame(frame.number),
-            }
-        }
-        frame.number = places.of(frame.number);
-        places.note_use(frame.number);
     }
 }
 

@@ -67,7 +67,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if frame != sent || usize::from(length) != BLOCK_BYTES || !continues || !is_free {
                 break;
             }
-            self.place_frame(&mut frame, true);
+            self.layout.places.place_frame(&self.order, &mut frame, true);
             if !self.order.place(frame.number).is_idle() {
                 break;
             }
@@ -78,13 +78,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let state = State { planned_us: self.now_us, run: Some(Box::new(run)), ..State::default() };
         let id = self.add(first, Some(client), state);
         self.begin_uses(id, |_, _| unreachable!("it waits for nothing"));
-        self.wait_for(id, std::iter::empty());
+        self.steps.wait_for(id, std::iter::empty());
         2 * count
     }
 
     /// Starts a run.
     pub(super) fn read_run(&mut self, id: StepId) {
-        let run = self.steps[id as usize].as_ref().and_then(|running| running.state.run.as_deref());
+        let run = self.steps.get(id).state.run.as_deref();
         let Run { slot, reads, .. } = run.expect("the step is a run");
         let mut buffers: SmallVec<[Buffer; 1]> = SmallVec::new();
         for Read { frame, .. } in reads {
@@ -111,7 +111,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Sends each block of a run to the client, if all have their checksums.
     fn send_run(&mut self, id: StepId) -> bool {
-        let running = self.steps[id as usize].as_ref().expect("the step is unfinished");
+        let running = self.steps.get(id);
         let client = self.clients.get_mut(running.request.expect("a client waits for a run"));
         let Run { slot, to, reads } = running.state.run.as_deref().expect("the step is a run");
         for (at, Read { frame, .. }) in reads.iter().enumerate() {
@@ -128,7 +128,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Tells the cache that the reads of a run are done.
     pub(super) fn tell_run(&mut self, run: &Run) {
         for (_, mut step) in run.steps() {
-            self.unplace_frames(&mut step);
+            self.layout.places.unplace_frames(&mut step);
             self.tell(Event::Done(&step));
         }
     }
@@ -145,7 +145,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let state = || State { planned_us: running.state.planned_us, ..State::default() };
                 let (read, send) = (engine.add(step, None, state()), engine.add(send, request, state()));
                 engine.order.replace(id, (read, send), frame.number, block, slot);
-                engine.wait_for(send, std::iter::once((read, Bond::Follows)));
+                engine.steps.wait_for(send, std::iter::once((read, Bond::Follows)));
                 steps.extend([read, send]);
             }
             engine.order.end(id, Use::KeepPages(0..0));
@@ -154,7 +154,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 steps.iter().for_each(|&step| engine.step(step).dependents.push((dependent, bond)));
                 engine.step(dependent).waiting += steps.len() as u32 - 1;
             }
-            steps.into_iter().step_by(2).for_each(|read| engine.wait_for(read, std::iter::empty()));
+            steps.into_iter().step_by(2).for_each(|read| engine.steps.wait_for(read, std::iter::empty()));
         });
         self.run_ready();
     }

@@ -5,14 +5,12 @@
 //! A change that cannot be made again is lost, like data in the volatile cache of a device. Its blocks cannot be read,
 //! and no flush succeeds, until a client rewrites them or, after all failures have ended, the change itself is made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::Step;
 
-use super::Engine;
 use super::memory::BLOCK;
 use crate::engine::{Asked, Client};
 use crate::request::{Done, Operation, Request};
@@ -152,6 +150,13 @@ impl Ahead {
         }
     }
 
+    /// Gives up all changes that are not done, after several attempts failed.
+    pub fn give_up(&mut self) {
+        for (number, request) in self.take() {
+            self.lose(number, request);
+        }
+    }
+
     /// Returns the lost changes, in order, restricted to lost blocks.
     pub fn not_made(&self) -> Vec<Request> {
         Ahead { lost: self.lost.clone(), ..Ahead::default() }.take_not_made()
@@ -236,69 +241,6 @@ fn whole_blocks(request: &Request) -> Range<u64> {
 
 fn blocks_of(offset: u64, length: u64) -> Range<u64> {
     offset / BLOCK..(offset + length).div_ceil(BLOCK)
-}
-
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// Memory of acknowledged changes that are not done, in bytes.
-    pub fn answered_bytes(&self) -> u64 {
-        self.layout.ahead.bytes()
-    }
-
-    /// Gives up all acknowledged changes that are not done, after several attempts failed.
-    pub fn lose_answered(&mut self) {
-        for (number, request) in self.layout.ahead.take() {
-            self.layout.ahead.lose(number, request);
-        }
-    }
-
-    /// Number of blocks that wait in memory for a place.
-    pub fn unwritten_blocks(&self) -> usize {
-        self.layout.ahead.lost().count()
-    }
-
-    /// Returns the blocks whose newest content is only in memory or lost, in order.
-    pub fn not_durable_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> = self.layout.unreadable.iter().chain(self.layout.ahead.lost()).copied().collect();
-        all.into_iter().collect()
-    }
-
-    /// Returns the acknowledged changes that could not be made, in order, restricted to lost blocks.
-    pub fn unwritten(&self) -> Vec<Request> {
-        self.layout.ahead.not_made()
-    }
-
-    /// Takes the acknowledged changes that could not be made, in order, restricted to lost blocks, to make them
-    /// elsewhere.
-    pub fn take_unwritten(&mut self) -> Vec<Request> {
-        self.layout.ahead.take_not_made()
-    }
-
-    /// Makes the lost changes once nothing fails any more.
-    pub fn make_what_was_lost(&mut self) {
-        if !self.recovery.works() || self.cache.next_tick_us(u64::MAX).is_some() {
-            return;
-        }
-        // A client's current change of these blocks is newer, and would be overwritten.
-        let is_of_lost = |request: &Request| self.layout.ahead.lost_of(request.offset, request.length).next().is_some();
-        if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
-            return;
-        }
-        for change in self.layout.ahead.take_not_made() {
-            self.clients.make(&change);
-            self.begin_own(change, 0);
-        }
-    }
-
-    /// Makes the unfinished acknowledged changes of `before` again.
-    pub(super) fn make_again(&mut self, before: &mut Engine<C>) {
-        self.layout.ahead.succeed(&mut before.layout.ahead);
-        for (number, request) in before.layout.ahead.take() {
-            match self.recovery.works() {
-                false => self.layout.ahead.keep(number, request),
-                true => self.begin_request(request, Box::new(|_| ()), Asked { number, waited_us: 0, again: true }, 0),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

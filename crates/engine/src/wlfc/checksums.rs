@@ -186,18 +186,7 @@ mod tests {
     #[test]
     fn the_headers_of_a_copy_are_at_its_start() {
         let oob = Oob { state: State::Dirty, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 1000 };
-        let first = Header {
-            cache: 1,
-            oob,
-            run: 2,
-            sequence: 3,
-            durable: 4,
-            page: 0,
-            durable_end: 5,
-            previous: 0,
-            part: 0,
-            before: None,
-        };
+        let first = Header { cache: 1, oob, run: 2, sequence: 3, durable: 4, durable_end: 5, ..Header::default() };
         let mut headers = HeaderPages::new(1, 1024);
         headers.set(0, 0, true);
         headers.set(0, 1, true);

@@ -19,13 +19,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let running = self.step(id);
         running.state.unread |= !came;
         let (first, plan) = (part.offset / BLOCK, running.state.plan);
-        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(first);
+        let region = self.layout.plans.region(plan, first);
         let missing = (!came).then_some(Missing::OfBackend);
         for block in first..first + part.length / BLOCK {
             region.set_missing(block, missing);
             // If the flash has newer data, it is read afterwards.
             if came {
-                self.layout.unreadable.remove(&block);
+                self.layout.failures.unreadable.remove(&block);
             }
         }
     }
@@ -34,7 +34,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
         if part.length > BLOCK {
             let (first, plan) = (part.offset / BLOCK, self.step(id).state.plan);
-            let region = self.plan(plan).regions.of(first);
+            let region = self.layout.plans.region(plan, first);
             let blocks = (first..first + part.length / BLOCK).rev();
             let parts = blocks.map(|block| of_block(id, region, block, Operation::Read)).collect();
             let running = self.step(id);
@@ -71,7 +71,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         // If only checksums were wrong, the bad blocks are known; otherwise all are bad.
-        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let region = self.layout.plans.region(plan, block);
         let all = !(flash && region.has_bad(block, blocks));
         // The backend has the same content as a clean block.
         let missing = if flash && !clean { Missing::Lost } else { Missing::OfBackend };
@@ -82,7 +82,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         if flash && !clean {
             let lost = |block: &u64| region.missing(*block) == Some(Missing::Lost);
-            self.layout.unreadable.extend((block..block + u64::from(blocks)).filter(lost));
+            self.layout.failures.unreadable.extend((block..block + u64::from(blocks)).filter(lost));
         }
         self.finish(id, Ok(()));
     }
@@ -91,7 +91,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// times, and at last a probe tests if the flash is readable at all. True if the read was delayed.
     pub(super) fn is_patient(&mut self, id: StepId, part: &Part) -> bool {
         let StepState { plan, holds, .. } = self.step(id).state;
-        if self.settings.patience == 0 || holds == State::Read || !self.plan(plan).moves {
+        if self.settings.patience == 0 || holds == State::Read || !self.layout.plans.get(plan).moves {
             return false;
         }
         if !self.recovery.works() {
@@ -120,7 +120,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         let Work::Step(Step::ReadFlash { bucket, .. }) = self.step(id).step else { return None };
         let is_other = |other: &u32| {
-            *other != bucket && self.layout.on_flash[*other as usize].end > 0 && !self.layout.worn.contains(other)
+            *other != bucket
+                && self.layout.on_flash[*other as usize].end > 0
+                && !self.layout.failures.worn.contains(other)
         };
         (0..self.layout.on_flash.len() as u32).find(is_other).map(|other| self.unit_offset(other))
     }

@@ -1,14 +1,12 @@
-//! Failures of the devices and their effects on requests.
+//! Failures of the flash.
 
 use std::collections::BTreeSet;
 
-use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::Step;
+use rustc_hash::FxHashSet;
 
-use super::Engine;
-
-/// The failures of a flash since its cache was recovered.
-#[derive(Clone, Debug, Default)]
+/// The failures of a flash since its cache was recovered, and the data that it has lost.
+#[derive(Clone, Debug)]
 pub struct Failures {
     /// Cache buckets that are no longer writable.
     pub buckets: BTreeSet<u32>,
@@ -16,40 +14,51 @@ pub struct Failures {
     pub dead: BTreeSet<u32>,
     /// True if a flush has failed.
     pub flushes: bool,
+    /// Cache buckets that failed earlier, and are not reset.
+    pub(super) worn: BTreeSet<u32>,
+    /// Dirty blocks that could not be read from flash.
+    pub(super) unreadable: FxHashSet<u64>,
+    /// First blocks of failed write-backs, because some of their blocks are lost.
+    pub(super) lossy: BTreeSet<u64>,
 }
 
-impl Engine {
-    /// Number of backend buckets that are not written back, because the flash has lost some of their dirty blocks.
-    pub fn lossy(&self) -> usize {
-        let blocks = u64::from(self.layout.bucket_blocks);
-        let is_lossy = |backend: &&u32| {
-            let all = u64::from(**backend) * blocks..(u64::from(**backend) + 1) * blocks;
-            self.layout.lossy.contains(&all.start) || self.layout.unreadable.iter().any(|block| all.contains(block))
-        };
-        self.cache.failing().iter().filter(is_lossy).count()
-    }
-}
-
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// The failures of the flash.
-    pub fn failures(&self) -> &Failures {
-        &self.layout.failures
+impl Failures {
+    /// Starts with buckets that failed earlier, and blocks that could not be read.
+    pub(super) fn new(worn: BTreeSet<u32>, unreadable: FxHashSet<u64>) -> Failures {
+        let (buckets, dead, lossy) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Failures { buckets, dead, flushes: false, worn, unreadable, lossy }
     }
 
-    /// Returns the failed erase units of the flash.
-    pub fn failed_units(&self) -> Vec<u32> {
-        let all = self.layout.worn.iter().chain(&self.layout.failures.buckets).chain(&self.layout.failures.dead);
+    /// Records the failure of a step.
+    pub(super) fn note(&mut self, step: &Step) {
+        match *step {
+            Step::Append { bucket, .. } => drop(self.buckets.insert(bucket)),
+            Step::Reset { bucket } => drop(self.dead.insert(bucket)),
+            Step::FlushFlash => self.flushes = true,
+            _ => {}
+        }
+    }
+
+    /// Returns the failed erase units.
+    pub fn units(&self) -> Vec<u32> {
+        let all = self.worn.iter().chain(&self.buckets).chain(&self.dead);
         all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
-    }
-
-    /// Returns the number of dirty blocks that the flash has lost.
-    pub fn unreadable(&self) -> usize {
-        self.layout.unreadable.len()
     }
 
     /// Returns the blocks whose only copy was unreadable, in order.
     pub fn lost_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> = self.layout.unreadable.iter().copied().collect();
+        let all: BTreeSet<u64> = self.unreadable.iter().copied().collect();
         all.into_iter().collect()
+    }
+
+    /// Returns the number of `failing` backend buckets with dirty blocks that the flash has lost. They are not written
+    /// back. Each has `bucket_blocks`.
+    pub fn lossy(&self, failing: &BTreeSet<u32>, bucket_blocks: u32) -> usize {
+        let blocks = u64::from(bucket_blocks);
+        let is_lossy = |backend: &&u32| {
+            let all = u64::from(**backend) * blocks..(u64::from(**backend) + 1) * blocks;
+            self.lossy.contains(&all.start) || self.unreadable.iter().any(|block| all.contains(block))
+        };
+        failing.iter().filter(is_lossy).count()
     }
 }

@@ -3,10 +3,11 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `mod.rs` | plans: requests and background work of the cache |
-//! | `clients.rs` | plans of requests |
 //! | `ahead.rs` | changes that are acknowledged before they are appended |
 //! | `memory.rs` | the memory of a plan |
 //! | `order.rs` | the order of steps |
+//! | `plans.rs` | the unfinished plans |
+//! | `failures.rs` | the failures of the flash |
 //! | `perform.rs` | the execution of each step |
 //! | `read.rs` | reads of the flash, and their checksums |
 //! | `failed_reads.rs` | the handling of failed reads |
@@ -22,20 +23,19 @@
 
 mod ahead;
 pub mod checksums;
-mod clients;
 mod failed_reads;
 mod failures;
 mod memory;
 mod order;
 mod perform;
+mod plans;
 mod read;
 mod started;
 mod transfers;
 
-use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
-use flashwise_core::cache::{Cache, Event};
+use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::format::{Digest, RunEnd, Witness};
 use flashwise_core::order::{Bond, Order, StepId, Use};
 use flashwise_core::wlfc::header::{Crc, Header};
@@ -44,7 +44,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub use crate::engine::Settings;
-use crate::engine::{self, Asked, Client, Joining, Layout, Meaning, Part, insert};
+use crate::engine::{self, Asked, Client, Joining, Layout, Meaning, Part};
 use crate::memory::Memory;
 use crate::request::{self, Done, Error, Request};
 use crate::transfer::Operation;
@@ -53,6 +53,7 @@ use checksums::{Checksums, HeaderPages};
 pub use failures::Failures;
 use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
+use plans::{Plan, Plans};
 pub use started::{OnFlash, Started, mark, run};
 
 /// Maximum number of failing backend buckets that are tried again in each round of background work.
@@ -86,7 +87,7 @@ enum AskedBy {
 }
 
 /// The state of an unfinished step of buckets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StepState {
     plan: u32,
     /// The number of its request, if the reply comes before the step is done.
@@ -122,18 +123,6 @@ impl<C: Cache<Step = Step>> Running<C> {
     }
 }
 
-#[derive(Debug)]
-struct Plan {
-    regions: Regions,
-    /// Number of unfinished steps.
-    unfinished: u32,
-    /// Its share of the memory of plans, in bytes.
-    bytes: u64,
-    /// True if it moves blocks whose old copies are then dropped: to a copy, to the backend, or to the log with a
-    /// client's change.
-    moves: bool,
-}
-
 /// The durable end of a run, with the digest of all buckets if everything is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketsEnd {
@@ -152,10 +141,7 @@ pub struct Buckets<C = Wlfc> {
     unit_bytes: u64,
     shape: Shape,
     resets: Resets,
-    plans: Vec<Option<Plan>>,
-    free_plans: Vec<u32>,
-    /// Memory of plans in bytes.
-    planned_bytes: u64,
+    plans: Plans,
     /// The header pages, and the recently used checksums of data.
     headers: HeaderPages,
     checksums: Checksums,
@@ -176,15 +162,9 @@ pub struct Buckets<C = Wlfc> {
     /// True if a flush of the backend has failed.
     backend_flush_failed: bool,
     failures: Failures,
-    /// Cache buckets that failed earlier, and are not reset.
-    worn: BTreeSet<u32>,
     /// Reads that wait for the replies of changes, with their times of arrival.
     delayed: Vec<(Request, Done, Asked, u64)>,
     ahead: Ahead,
-    /// Dirty blocks that could not be read from flash.
-    unreadable: FxHashSet<u64>,
-    /// First blocks of failed write-backs, because some of their blocks are lost.
-    lossy: BTreeSet<u64>,
     /// Steps that wait for a header page that another step reads.
     reading: FxHashMap<(u32, u32), Vec<StepId>>,
     cache: PhantomData<fn(C)>,
@@ -238,7 +218,15 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn plan_request(engine: &mut Engine<C>, number: u32, now_us: u64) {
-        engine.plan_whole(number, now_us);
+        let request = &engine.clients.get(number).request;
+        let durable = request.makes_durable();
+        let &Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let kind = engine::kind(operation);
+        let whole = cache::Request { caching, ..cache::Request::whole(kind, offset, length, force_unit_access) };
+        let mut steps = std::mem::take(&mut engine.planned);
+        engine.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
+        engine.enqueue_plan(&mut steps, Some(number), durable);
+        engine.planned = steps;
     }
 
     fn enter(engine: &mut Engine<C>, steps: &mut Vec<Step>, request: Option<u32>, _base: u32) {
@@ -246,7 +234,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn is_full(engine: &Engine<C>, _for_reads: bool) -> bool {
-        engine.planned_bytes() + engine.answered_bytes() > BYTES_MAX
+        engine.layout.plans.bytes() + engine.layout.ahead.bytes() > BYTES_MAX
     }
 
     fn start(engine: &mut Engine<C>, id: StepId) {
@@ -267,7 +255,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn settled(engine: &mut Engine<C>, running: &Running<C>, result: Result<(), Error>) {
-        engine.end_of_plan(running.state.plan);
+        engine.layout.plans.step_ended(running.state.plan);
         if let (Some(number), Ok(())) = (running.state.answered, result) {
             engine.layout.ahead.end(number);
         }
@@ -323,7 +311,7 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn unreadable(engine: &Engine<C>) -> Vec<u64> {
-        engine.layout.unreadable.iter().copied().collect()
+        engine.layout.failures.unreadable.iter().copied().collect()
     }
 
     /// Programs are retried together, in order.
@@ -336,9 +324,12 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
     }
 
     fn before_output(engine: &mut Engine<C>) {
-        engine.admit_delayed();
+        // The changes that they waited for may be answered now.
+        for (request, done, asked, now_us) in std::mem::take(&mut engine.layout.delayed) {
+            engine.admit(request, done, asked, now_us);
+        }
         if engine.running() == 0 && engine.recovery.is_given_up() {
-            engine.lose_answered();
+            engine.layout.ahead.give_up();
         }
     }
 
@@ -367,9 +358,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             unit_bytes: u64::from(bucket_pages) * memory::BLOCK,
             shape: Shape { bucket_pages, bucket_blocks: geometry.unit_pages, zoned: settings.zoned },
             resets: Resets::default(),
-            plans: Vec::new(),
-            free_plans: Vec::new(),
-            planned_bytes: 0,
+            plans: Plans::default(),
             checksums: Checksums::new(geometry.units * bucket_pages),
             headers: started.headers,
             blank_headers: FxHashMap::default(),
@@ -382,12 +371,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             seen: 0,
             noted: 0,
             backend_flush_failed: false,
-            failures: Failures::default(),
-            worn: started.worn,
+            failures: Failures::new(started.worn, started.unreadable),
             delayed: Vec::new(),
             ahead: Ahead::default(),
-            unreadable: started.unreadable,
-            lossy: BTreeSet::new(),
             reading: FxHashMap::default(),
             cache: PhantomData,
         };
@@ -396,11 +382,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
         engine
-    }
-
-    /// Memory of unfinished plans in bytes.
-    pub fn planned_bytes(&self) -> u64 {
-        self.layout.planned_bytes
     }
 
     /// Number of requests in progress.
@@ -441,7 +422,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let values = || {
             (0..)
                 .zip(&self.layout.on_flash)
-                .map(|(bucket, of)| if self.layout.worn.contains(&bucket) { 0 } else { of.last })
+                .map(|(bucket, of)| if self.layout.failures.worn.contains(&bucket) { 0 } else { of.last })
         };
         let digest = (is_durable && !self.recovery.is_flash_failed())
             .then(|| Digest::new(run, self.layout.sequence + 1, values()));
@@ -450,11 +431,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// True if the backend's copy of `block` is outdated or being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.is_written(block.into()) || self.cache.is_newer_than_backend(block)
+        let bucket = self.layout.shape.bucket_of(block.into());
+        self.order.blocks().writer(bucket).is_some() || self.cache.is_newer_than_backend(block)
     }
 
-    fn plan(&mut self, number: u32) -> &mut Plan {
-        self.layout.plans[number as usize].as_mut().expect("a plan is there until its steps are done")
+    /// Returns the failures of the flash.
+    pub fn failures(&self) -> &Failures {
+        &self.layout.failures
     }
 
     /// Queues the steps of a plan. The `request` waits for the steps before the `Reply`. If it need not be `durable`,
@@ -470,11 +453,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
         }
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
-        self.layout.planned_bytes += bytes;
         // Counts one more until all steps are queued.
         let moves = steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteBackend { .. }));
-        let plan =
-            insert(&mut self.layout.plans, &mut self.layout.free_plans, Plan { regions, unfinished: 1, bytes, moves });
+        let plan = self.layout.plans.add(Plan { regions, unfinished: 1, bytes, moves });
         let mut entered = Entered::default();
         let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
         let waited_for = self.waited_for(steps, request, durable);
@@ -497,18 +478,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 step => self.enqueue(Work::Step(step), plan, client, &mut entered),
             }
         }
-        self.end_of_plan(plan);
-    }
-
-    fn end_of_plan(&mut self, number: u32) {
-        let plan = self.plan(number);
-        plan.unfinished -= 1;
-        if plan.unfinished == 0 {
-            let bytes = plan.bytes;
-            self.layout.planned_bytes -= bytes;
-            self.layout.plans[number as usize] = None;
-            self.layout.free_plans.push(number);
-        }
+        self.layout.plans.step_ended(plan);
     }
 
     /// Returns the number of first steps of a plan that the request waits for.
@@ -529,23 +499,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             AskedBy::Waits(request) => (Some(request), None),
             AskedBy::Answered(number) => (None, Some(number)),
         };
-        let state = StepState {
-            plan,
-            answered,
-            holds: State::Write,
-            falls_back: false,
-            probes: false,
-            next: Vec::new(),
-            apart: false,
-            unread: false,
-            expected: SmallVec::new(),
-            header: None,
-            sequence: 0,
-            before: None,
-            memory: None,
-        };
+        let state = StepState { plan, answered, holds: State::Write, ..StepState::default() };
         let id = self.add(work, request, state);
-        self.plan(plan).unfinished += 1;
+        self.layout.plans.get(plan).unfinished += 1;
         answered.into_iter().for_each(|number| self.layout.ahead.begin(number));
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
@@ -557,7 +513,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         waits.sort_unstable();
         waits.dedup();
         // Finished steps remain only in the order of the plan.
-        waits.retain(|other| *other != id && self.steps[*other as usize].is_some());
+        waits.retain(|other| *other != id && self.steps.find(*other).is_some());
         let is_asked_for = !matches!(asked_by, AskedBy::NoOne);
         let bond = |other: &Running<C>| {
             // Other plans that rely on it do not begin, because the cache is recovered first. Consequences of a request
@@ -567,7 +523,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         let waits: SmallVec<[(StepId, Bond); 8]> =
             waits.into_iter().map(|other| (other, bond(self.peek(other)))).collect();
-        self.wait_for(id, waits.into_iter());
+        self.steps.wait_for(id, waits.into_iter());
     }
 
     /// Records the effect of a step on later ones.

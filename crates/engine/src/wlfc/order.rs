@@ -2,12 +2,12 @@
 //!
 //! Within a plan, each step also waits for the one before it. Consecutive reads of different blocks run concurrently.
 
-use flashwise_core::order::{StepId, Use};
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::{FLASH, Step};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Cache, Engine, Work};
+use super::Work;
 
 /// Buckets that were reset, and the flush that makes each reset durable, if one is planned.
 #[derive(Debug, Default)]
@@ -36,18 +36,6 @@ impl Resets {
         if step.flushes() == Some(FLASH) {
             self.0.retain(|_, flush| *flush != Some(id));
         }
-    }
-}
-
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// True if blocks in the backend bucket of this block are being changed.
-    pub(super) fn is_written(&self, block: u64) -> bool {
-        self.order.blocks().writer(self.layout.shape.bucket_of(block)).is_some()
-    }
-
-    /// Records that a step reads the backend instead of the flash.
-    pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
-        self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
     }
 }
 

@@ -57,14 +57,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadRam { block, frame } => {
                 let bad = self.layout.bad_frames.contains(&frame);
                 let ram = self.layout.ram.as_ref().expect("frames that are read are there");
-                let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
+                let plan = self.layout.plans.get(plan);
                 let region = plan.regions.of(block);
                 let bytes = region.bytes(block * BLOCK, BLOCK_BYTES);
                 bytes.copy_from_slice(&ram.page(frame)[..bytes.len()]);
                 region.set_missing(block, bad.then_some(Missing::Lost));
             }
             Step::KeepInRam { block, frame } => {
-                let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
+                let plan = self.layout.plans.get(plan);
                 let region = plan.regions.of(block);
                 if region.is_bad(block) {
                     self.layout.bad_frames.insert(frame);
@@ -83,11 +83,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             }
             Step::WriteBackend { block, blocks, .. } => {
-                let region = self.plan(plan).regions.of(block);
+                let region = self.layout.plans.region(plan, block);
                 let (has_lost, has_bad) = (region.has_lost(block, blocks), region.has_bad(block, blocks));
                 if has_lost && !self.settings.skips_bad {
                     // Lost blocks are recorded on flash.
-                    self.layout.lossy.insert(block);
+                    self.layout.failures.lossy.insert(block);
                     return Begun::Done(false);
                 }
                 if has_bad {
@@ -120,7 +120,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.flush_on(id, disk, &step);
                 return Begun::UnderWay;
             }
-            Step::Reset { bucket } if self.layout.worn.contains(&bucket) => {
+            Step::Reset { bucket } if self.layout.failures.worn.contains(&bucket) => {
                 self.layout.failures.dead.insert(bucket);
                 return Begun::Done(false);
             }
@@ -168,8 +168,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 to = block * BLOCK;
             }
         }
-        let region =
-            self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
+        let region = self.layout.plans.region(plan, offset / BLOCK);
         if from < to {
             change(from, region.bytes(from, (to - from) as usize));
             (from.div_ceil(BLOCK)..to / BLOCK).for_each(|block| region.set_missing(block, None));
@@ -187,8 +186,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     fn send(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let number = self.step(id).request.expect("a client waits for what it reads");
         let client = self.clients.get_mut(number);
-        let region =
-            self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
+        let region = self.layout.plans.region(plan, offset / BLOCK);
         let (block, blocks) = blocks_of(&Step::Send { offset, length }, 1).expect("it has bytes");
         if region.has_bad(block, blocks) {
             client.error = Some(Error::Io);
@@ -213,7 +211,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         blocks: u32,
     ) -> Begun {
         let plan = self.step(id).state.plan;
-        let buffer = self.plan(plan).regions.of(block).buffer(block, blocks);
+        let buffer = self.layout.plans.region(plan, block).buffer(block, blocks);
         self.hand_over_part(id, disk, operation, offset, u64::from(blocks) * BLOCK, smallvec![buffer]);
         Begun::UnderWay
     }
@@ -232,7 +230,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Writes only the blocks with content to the backend.
     fn write_what_came(&mut self, id: StepId, plan: u32, block: u64, blocks: u32) -> Begun {
-        let region = self.plan(plan).regions.of(block);
+        let region = self.layout.plans.region(plan, block);
         let came = (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>();
         let mut parts: Vec<Part> =
             came.into_iter().map(|block| of_block(id, region, block, Operation::Write)).collect();
@@ -245,8 +243,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// True if the append marks blocks as being on the backend, because they were unreadable there. Earlier writes to
     /// them must be durable first, because older copies on flash become invalid.
     fn says_backend_has(&mut self, plan: u32, step: &Step) -> bool {
-        blocks_of(step, self.layout.bucket_blocks)
-            .is_some_and(|(block, blocks)| self.plan(plan).regions.of(block).has_any(Missing::OfBackend, block, blocks))
+        blocks_of(step, self.layout.bucket_blocks).is_some_and(|(block, blocks)| {
+            self.layout.plans.region(plan, block).has_any(Missing::OfBackend, block, blocks)
+        })
     }
 
     /// Handles the flush of the backend before an append.
@@ -296,7 +295,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut checksums: Vec<Crc> = Vec::new();
         let mut data = None;
         if has_data {
-            let plan = self.layout.plans[plan as usize].as_mut().expect("the plan is not done");
+            let plan = self.layout.plans.get(plan);
             let region = plan.regions.of(block);
             for block in block..block + u64::from(oob.blocks) {
                 let crc = checksum::crc32c(region.bytes(block * BLOCK, BLOCK_BYTES));
@@ -310,12 +309,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.cache.on(Event::Missing { step: &step, blocks: &missing }, &mut self.planned);
             }
         }
-        if oob.state == State::Write && !self.layout.unreadable.is_empty() {
+        if oob.state == State::Write && !self.layout.failures.unreadable.is_empty() {
             // These blocks are no longer unreadable.
             let is_there = |number: u32| !has_data || checksums[number as usize].is_ok();
             let anew = (0..oob.blocks).filter(|number| is_there(*number)).map(|number| block + u64::from(number));
             anew.for_each(|block| {
-                self.layout.unreadable.remove(&block);
+                self.layout.failures.unreadable.remove(&block);
             });
         }
         let parts = header.parts();
@@ -370,7 +369,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Returns the next append that waits only for `id`.
     fn appended_next(&self, id: StepId) -> Option<StepId> {
-        let Some(Running { step: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps[id as usize]
+        let Some(&Running { step: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps.find(id)
         else {
             return None;
         };
@@ -462,9 +461,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 client.error.get_or_insert(error);
                 client.is_own |= part.disk == BACKEND && !leaves;
             }
-            if let Work::Step(step) = &self.step(id).step {
-                let step = *step;
-                self.note_failure(&step);
+            if let Work::Step(step) = &self.steps.get(id).step {
+                self.layout.failures.note(step);
             }
             return self.finish(id, Err(Error::Io));
         }
@@ -487,15 +485,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    fn note_failure(&mut self, step: &Step) {
-        match *step {
-            Step::Append { bucket, .. } => drop(self.layout.failures.buckets.insert(bucket)),
-            Step::Reset { bucket } => drop(self.layout.failures.dead.insert(bucket)),
-            Step::FlushFlash => self.layout.failures.flushes = true,
-            _ => {}
-        }
-    }
-
     /// Handles the end of a step. Returns the result for the steps that wait for it.
     pub(super) fn step_ended(
         &mut self,
@@ -507,7 +496,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.layout.resets.end(id, &step);
             self.end_uses(id, running, |_| ());
             if let Some((block, _)) = blocks_of(&step, self.layout.bucket_blocks) {
-                self.plan(running.state.plan).regions.end_use(block);
+                self.layout.plans.get(running.state.plan).regions.end_use(block);
             }
             self.note_ended(running, &step, result.is_ok());
         }
@@ -528,7 +517,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     (of.last, of.end) = (0, 0);
                 }
                 Step::Append { bucket, page, pages, .. } => self.layout.on_flash[bucket as usize].end = page + pages,
-                Step::WriteBackend { block, .. } => drop(self.layout.lossy.remove(&block)),
+                Step::WriteBackend { block, .. } => drop(self.layout.failures.lossy.remove(&block)),
                 _ => {}
             }
             // The steps continue without the unread blocks, and the cache plans no more on them.

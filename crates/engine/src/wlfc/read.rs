@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
 use flashwise_core::format::Page;
-use flashwise_core::order::StepId;
+use flashwise_core::order::{StepId, Use};
 use flashwise_core::wlfc::Step;
 use flashwise_core::wlfc::header::Missing;
 use smallvec::smallvec;
@@ -42,7 +42,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Run { bucket, page, block, blocks } = self.run(id);
         // Content read earlier from the backend is replaced.
         let plan = self.step(id).state.plan;
-        let region = self.plan(plan).regions.of(block);
+        let region = self.layout.plans.region(plan, block);
         (block..block + u64::from(blocks)).for_each(|block| region.set_missing(block, None));
         let first = bucket * self.layout.bucket_pages + page;
         let known = (first..first + blocks).map_while(|slot| self.layout.checksums.get(slot).map(Ok)).collect();
@@ -62,7 +62,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.step(id).state.header = None;
                 let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
                 let plan = self.step(id).state.plan;
-                let buffer = self.plan(plan).regions.of(block).buffer(block, blocks);
+                let buffer = self.layout.plans.region(plan, block).buffer(block, blocks);
                 let length = u64::from(blocks) * BLOCK;
                 self.hand_over_part(id, FLASH, Operation::Read, offset, length, smallvec![buffer]);
             }
@@ -91,7 +91,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut pages = before;
         if with_data {
             let plan = self.step(id).state.plan;
-            buffers.push(self.plan(plan).regions.of(block).buffer(block, blocks));
+            buffers.push(self.layout.plans.region(plan, block).buffer(block, blocks));
             pages += blocks;
         }
         let offset = self.unit_offset(bucket) + u64::from(header) * BLOCK;
@@ -176,7 +176,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Run { block, blocks, .. } = self.run(id);
         let running = self.step(id);
         let (plan, expected) = (running.state.plan, std::mem::take(&mut running.state.expected));
-        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let region = self.layout.plans.region(plan, block);
         let mut wrong = false;
         for (number, block) in (block..block + u64::from(blocks)).enumerate() {
             let page = region.bytes(block * BLOCK, BLOCK as usize);
@@ -188,7 +188,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             region.set_missing(block, missing);
             wrong |= missing == Some(Missing::Lost);
             if missing.is_none() {
-                self.layout.unreadable.remove(&block);
+                self.layout.failures.unreadable.remove(&block);
             }
         }
         wrong
@@ -199,7 +199,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub(super) fn read_below(&mut self, id: StepId) {
         let Run { block, blocks, .. } = self.run(id);
         let plan = self.step(id).state.plan;
-        let region = self.layout.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let region = self.layout.plans.region(plan, block);
         if !region.has_bad(block, blocks) {
             return;
         }
@@ -212,5 +212,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.also_reads_backend(id, block);
         let running = self.step(id);
         (running.state.falls_back, running.state.next, running.state.apart) = (true, parts, true);
+    }
+
+    /// Records that a step reads the backend instead of the flash.
+    pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
+        self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
     }
 }

@@ -265,7 +265,7 @@ impl Driver for Engine {
 
     fn remarks(&self) -> Vec<String> {
         let (failing, lossy) = (self.cache().failing().len(), self.lossy());
-        let (failing, failed) = (failing.saturating_sub(lossy), self.failed_units());
+        let (failing, failed) = (failing.saturating_sub(lossy), self.failures().units());
         let mut remarks = Vec::new();
         if self.recovery().waits() {
             remarks.push("flash: it cannot be read: all requests fail until it can".to_owned());
@@ -296,11 +296,11 @@ impl Driver for Engine {
 
     fn can_give_up_flash(&self) -> bool {
         let nothing_dirty = self.recovery().stopped().is_none() && self.cache().blocks_to_write_back() == 0;
-        nothing_dirty && self.unreadable() == 0
+        nothing_dirty && self.failures().lost_blocks().is_empty()
     }
 
     fn lost_on_flash(&self) -> usize {
-        self.unreadable()
+        self.failures().lost_blocks().len()
     }
 
     fn unwritten(&self) -> Vec<Request> {

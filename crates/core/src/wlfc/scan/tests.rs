@@ -33,18 +33,7 @@ impl Buckets for Bucket {
 fn bucket() -> (Config, Bucket, Header) {
     let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
     let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
-    let header = Header {
-        cache: 1,
-        oob,
-        run: 3,
-        sequence: 0,
-        durable: 0,
-        page: 0,
-        durable_end: 0,
-        previous: 0,
-        part: 0,
-        before: None,
-    };
+    let header = Header { cache: 1, oob, run: 3, ..Header::default() };
     let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
     (config, Bucket(pages, Resets::EverySector), header)
 }

@@ -7,8 +7,6 @@ mod device;
 mod hand;
 mod witnesses;
 
-use super::Wlfc;
-
 /// A planted bug, which the tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -47,17 +45,4 @@ impl Planted {
         Planted::VolatileCopy,
         Planted::WriteBackFirst,
     ];
-}
-
-impl Wlfc {
-    pub(super) fn is_planted(&self, planted: Planted) -> bool {
-        self.planted == Some(planted)
-    }
-
-    pub(super) fn gc_next(&self) -> Option<u32> {
-        match self.planted {
-            Some(Planted::LastFirst) => self.queues.gc_buckets().last(),
-            _ => self.queues.gc_first(),
-        }
-    }
 }

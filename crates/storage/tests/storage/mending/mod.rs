@@ -95,7 +95,7 @@ fn a_flash_with_too_few_buckets_is_read_and_flushed() {
     // It is answered before it is appended: that it came to nothing is said by what cannot be read, and by flushes.
     assert_eq!(world.ask(Operation::Write, 20, &block(1)), Ok(Vec::new()));
     assert!(world.engine.cache().is_frozen());
-    assert!(world.engine.failed_units().len() > 6, "{:?}", world.engine.failed_units());
+    assert!(world.engine.failures().units().len() > 6, "{:?}", world.engine.failures().units());
     assert_eq!((world.engine.lost_blocks(), world.engine.unwritten_blocks()), (vec![], 1));
     assert_eq!(world.ask(Operation::Read, 20, &[]), Ok(block(1)), "it is in memory");
     assert_eq!(world.ask(Operation::Flush, 0, &[]), Err(Error::Io));
@@ -286,7 +286,7 @@ fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
     for number in 0..100 {
         world.ask(Operation::Write, number % 60, &block(number as u8)).unwrap();
     }
-    assert_eq!(world.engine.failed_units(), [1]);
+    assert_eq!(world.engine.failures().units(), [1]);
     world.ask(Operation::Flush, 0, &[]).unwrap();
     let mut world = world.reopened(2);
     // As if it could be written again.
@@ -294,7 +294,7 @@ fn a_bucket_that_cannot_be_written_is_left_and_never_used_again() {
     (40..100).for_each(|number| assert_eq!(world.ask(Operation::Read, number % 60, &[]), Ok(block(number as u8))));
     (0..100).for_each(|number| drop(world.ask(Operation::Write, number % 60, &block(number as u8)).unwrap()));
     assert!(before == world.disks[FLASH].contents()[bytes_of(0).start as usize..bytes_of(0).end as usize]);
-    assert_eq!(world.engine.failed_units(), [1]);
+    assert_eq!(world.engine.failures().units(), [1]);
 }
 
 /// A bucket of logs can neither be read nor written. Its blocks are lost and listed, also after a start, until new data

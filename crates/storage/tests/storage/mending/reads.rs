@@ -124,7 +124,7 @@ fn a_flash_that_cannot_be_read_for_a_while_loses_nothing() {
     let check = |world: &mut World| {
         world.tick(1);
         (0..BLOCKS).for_each(|at| assert_eq!(world.ask(Operation::Read, at, &[]), Ok(block(at as u8)), "block {at}"));
-        assert_eq!((world.engine.lost_blocks(), world.engine.failed_units()), (vec![], vec![]));
+        assert_eq!((world.engine.lost_blocks(), world.engine.failures().units()), (vec![], vec![]));
         assert!(!world.engine.recovery().waits() && !world.engine.cache().is_frozen());
         world.ask(Operation::Flush, 0, &[]).unwrap();
     };
@@ -150,7 +150,7 @@ fn a_bucket_that_cannot_be_read_while_another_fails_loses_nothing() {
         for at in (0..BLOCKS).rev() {
             drop(world.ask(Operation::Write, at, &block(at as u8)));
         }
-        unread += usize::from(world.engine.failed_units().contains(&(bucket as u32 + 1)));
+        unread += usize::from(world.engine.failures().units().contains(&(bucket as u32 + 1)));
         world.failing.clear();
         let check = |world: &mut World| {
             (1..3).for_each(|second| world.tick(second));
@@ -307,7 +307,7 @@ fn temporarily_unreadable_blocks_return() {
                         ),
                     }
                 }
-                assert!(in_part || world.engine.failed_units().is_empty(), "seed {seed}, {number}");
+                assert!(in_part || world.engine.failures().units().is_empty(), "seed {seed}, {number}");
             }
         }
     }
