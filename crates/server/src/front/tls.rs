@@ -13,7 +13,7 @@ use missing as built;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(super) use built::Session;
+pub(super) use built::TlsSession;
 pub use built::{Config, TlsError};
 
 /// Use of TLS.

@@ -12,7 +12,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use super::output::Output;
-use super::tls::{Config, Session};
+use super::tls::{Config, TlsSession};
 
 /// Behaviour of receiving if there are no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Ready {
 /// A connection for bytes.
 pub struct Transport {
     socket: Arc<OwnedFd>,
-    tls: Option<Box<Session>>,
+    tls: Option<Box<TlsSession>>,
 }
 
 impl Transport {
@@ -47,7 +47,7 @@ impl Transport {
     /// Switches to TLS: the next bytes received are the client's first TLS message.
     pub fn start_tls(&mut self, config: &Arc<Config>) -> io::Result<()> {
         assert!(self.tls.is_none(), "TLS is started once");
-        self.tls = Some(Box::new(Session::new(config)?));
+        self.tls = Some(Box::new(TlsSession::new(config)?));
         Ok(())
     }
 

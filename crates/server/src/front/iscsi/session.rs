@@ -37,7 +37,7 @@ use crate::scsi::nexus::Nexus;
 use crate::scsi::opcodes::Begun;
 use crate::scsi::status::Answer;
 use crate::scsi::unit::Unit;
-use management::Pending;
+use management::Management;
 use segment::Segment;
 use task::Tasks;
 
@@ -159,8 +159,7 @@ pub struct Session<'a> {
     waiting: VecDeque<u32>,
     /// Commands that wait for other commands on the same bytes.
     blocked: Vec<u32>,
-    /// Task management that waits for requests in flight.
-    pending: Vec<Pending>,
+    management: Management,
     /// Text that is still incomplete.
     text: Vec<u8>,
     /// The rest of a reply that the initiator has to request.
@@ -217,7 +216,7 @@ impl<'a> Session<'a> {
             tasks: Tasks::default(),
             waiting: VecDeque::new(),
             blocked: Vec::new(),
-            pending: Vec::new(),
+            management: Management::default(),
             text: Vec::new(),
             unsaid: Vec::new(),
             solitude: Solitude::default(),

@@ -124,12 +124,12 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 }
 
 /// A connection with TLS.
-pub struct Session(ServerConnection);
+pub struct TlsSession(ServerConnection);
 
-impl Session {
+impl TlsSession {
     /// Starts TLS: the next bytes received are the client's first TLS message.
-    pub fn new(config: &Arc<Config>) -> io::Result<Session> {
-        ServerConnection::new(Arc::clone(&config.server)).map(Session).map_err(io::Error::other)
+    pub fn new(config: &Arc<Config>) -> io::Result<TlsSession> {
+        ServerConnection::new(Arc::clone(&config.server)).map(TlsSession).map_err(io::Error::other)
     }
 
     /// Returns the names in the client's certificate; none if it showed no certificate.

@@ -38,10 +38,10 @@ impl TlsFiles {
 }
 
 /// A connection with TLS: there is none.
-pub enum Session {}
+pub enum TlsSession {}
 
-impl Session {
-    pub fn new(config: &Arc<Config>) -> io::Result<Session> {
+impl TlsSession {
+    pub fn new(config: &Arc<Config>) -> io::Result<TlsSession> {
         match **config {}
     }
 

@@ -3,6 +3,7 @@
 use flashwise_storage::export::{Export, Operation, Request};
 
 use super::super::pdu::{FINAL, Header, NO_TAG, reject};
+use super::management::Aborts;
 use super::task::{CommandState, OVERHEAD_BYTES, ReadyToTransfer, Task, first_need};
 use super::{IMMEDIATE_MAX, Owner, Pause, Session, Turn, Use};
 use crate::front::budget::Need;
@@ -333,6 +334,41 @@ impl Session<'_> {
         }
         self.completed = completed;
         self.finish_management();
+    }
+
+    /// Aborts the commands for which `which` is true. Those without a request in flight are removed immediately.
+    pub(super) fn abort_tasks(&mut self, which: impl Fn(u32, &Task) -> bool) {
+        let chosen: Vec<u32> = self.tasks.iter().filter(|(tag, task)| which(*tag, task)).map(|(tag, _)| tag).collect();
+        // A segment being received belongs to its command until it is complete.
+        let receiving = match &self.expected {
+            super::Expected::Segment(super::Owner::Task(tag), _) => Some(*tag),
+            _ => None,
+        };
+        for tag in chosen {
+            let Some(task) = self.tasks.get_mut(tag) else { continue };
+            task.aborted = true;
+            self.blocked.retain(|other| *other != tag);
+            self.waiting.retain(|other| *other != tag);
+            if !task.submitted && receiving != Some(tag) {
+                self.forget(tag);
+            }
+        }
+    }
+
+    /// Performs a task management function.
+    pub(super) fn manage(&mut self, header: &Header) {
+        let Some(used) = &self.used else { return };
+        match self.management.perform(header, used, &self.tasks) {
+            Aborts::None => {}
+            Aborts::One(tag) => self.abort_tasks(|other, _| other == tag),
+            Aborts::All => self.abort_tasks(|_, _| true),
+        }
+        self.finish_management();
+    }
+
+    /// Replies to task management once no aborted command has a request in flight.
+    fn finish_management(&mut self) {
+        self.management.replies(&self.tasks).into_iter().for_each(|reply| self.put(reply, &[], true));
     }
 
     /// Retries commands that wait for memory or for others.

@@ -1,8 +1,8 @@
 //! Task management. Source: RFC 7143, sections 11.5 and 11.6; SAM-5, section 7.
 
 use super::super::pdu::{FINAL, Header, response};
-use super::Session;
-use super::task::Task;
+use super::Use;
+use super::task::Tasks;
 use crate::scsi::status::code;
 
 mod function {
@@ -24,83 +24,64 @@ mod outcome {
     pub const NOT_SUPPORTED: u8 = 5;
 }
 
-/// A reply that waits for the requests of aborted commands.
-#[derive(Clone, Copy, Debug)]
-pub struct Pending {
-    tag: u32,
-    outcome: u8,
+/// The commands of the session that a function aborts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aborts {
+    None,
+    /// The one with this tag.
+    One(u32),
+    All,
 }
 
-impl Session<'_> {
-    /// Aborts the commands for which `which` is true. Those without a request in flight are removed immediately.
-    pub(super) fn abort_tasks(&mut self, which: impl Fn(u32, &Task) -> bool) {
-        let chosen: Vec<u32> = self.tasks.iter().filter(|(tag, task)| which(*tag, task)).map(|(tag, _)| tag).collect();
-        // A segment being received belongs to its command until it is complete.
-        let receiving = match &self.expected {
-            super::Expected::Segment(super::Owner::Task(tag), _) => Some(*tag),
-            _ => None,
-        };
-        for tag in chosen {
-            let Some(task) = self.tasks.get_mut(tag) else { continue };
-            task.aborted = true;
-            self.blocked.retain(|other| *other != tag);
-            self.waiting.retain(|other| *other != tag);
-            if !task.submitted && receiving != Some(tag) {
-                self.forget(tag);
-            }
-        }
-    }
+/// Replies that wait for the requests of aborted commands, each with its tag and outcome.
+#[derive(Debug, Default)]
+pub struct Management(Vec<(u32, u8)>);
 
-    /// Performs a task management function.
-    pub(super) fn manage(&mut self, header: &Header) {
-        let Some(used) = &self.used else { return };
-        let (unit, nexus) = (used.unit.clone(), used.nexus.clone());
+impl Management {
+    /// Performs a task management function, except on the session's own commands. Returns those to abort.
+    pub fn perform(&mut self, header: &Header, used: &Use, tasks: &Tasks) -> Aborts {
+        let (unit, nexus) = (&used.unit, &used.nexus);
         let is_the_unit = header.lun() == [0; 8];
-        let outcome = match header.flags() & 0x7f {
+        let (outcome, aborts) = match header.flags() & 0x7f {
             function::ABORT_TASK => {
                 let tag = header.word(20);
-                if self.tasks.get(tag).is_some_and(|task| !task.aborted) {
-                    self.abort_tasks(|other, _| other == tag);
-                    outcome::COMPLETE
+                if tasks.get(tag).is_some_and(|task| !task.aborted) {
+                    (outcome::COMPLETE, Aborts::One(tag))
                 } else {
-                    outcome::NO_SUCH_TASK
+                    (outcome::NO_SUCH_TASK, Aborts::None)
                 }
             }
             function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET if !is_the_unit => {
-                outcome::NO_SUCH_UNIT
+                (outcome::NO_SUCH_UNIT, Aborts::None)
             }
-            function::ABORT_TASK_SET => {
-                self.abort_tasks(|_, _| true);
-                outcome::COMPLETE
-            }
+            function::ABORT_TASK_SET => (outcome::COMPLETE, Aborts::All),
             function::CLEAR_TASK_SET => {
                 unit.abort(|_| true);
-                unit.attend(code::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR, |other| !std::ptr::eq(other, &*nexus));
-                self.abort_tasks(|_, _| true);
-                outcome::COMPLETE
+                unit.attend(code::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR, |other| !std::ptr::eq(other, &**nexus));
+                (outcome::COMPLETE, Aborts::All)
             }
             function::LOGICAL_UNIT_RESET | function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
                 unit.reset();
-                self.abort_tasks(|_, _| true);
-                outcome::COMPLETE
+                (outcome::COMPLETE, Aborts::All)
             }
-            function::TASK_REASSIGN => outcome::NO_REASSIGNMENT,
-            function::CLEAR_ACA => outcome::NOT_SUPPORTED,
-            _ => outcome::NOT_SUPPORTED,
+            function::TASK_REASSIGN => (outcome::NO_REASSIGNMENT, Aborts::None),
+            function::CLEAR_ACA => (outcome::NOT_SUPPORTED, Aborts::None),
+            _ => (outcome::NOT_SUPPORTED, Aborts::None),
         };
-        self.pending.push(Pending { tag: header.tag(), outcome });
-        self.finish_management();
+        self.0.push((header.tag(), outcome));
+        aborts
     }
 
-    /// Replies to task management once no aborted command has a request in flight.
-    pub(super) fn finish_management(&mut self) {
-        if self.pending.is_empty() || self.tasks.iter().any(|(_, task)| task.aborted) {
-            return;
+    /// Takes the replies, if no aborted command has a request in flight.
+    pub fn replies(&mut self, tasks: &Tasks) -> Vec<Header> {
+        if self.0.is_empty() || tasks.iter().any(|(_, task)| task.aborted) {
+            return Vec::new();
         }
-        for Pending { tag, outcome } in std::mem::take(&mut self.pending) {
-            let mut answer = Header::new(response::TASK_MANAGEMENT, FINAL).with_tag(tag);
-            answer.0[2] = outcome;
-            self.put(answer, &[], true);
-        }
+        let reply = |(tag, outcome): (u32, u8)| {
+            let mut reply = Header::new(response::TASK_MANAGEMENT, FINAL).with_tag(tag);
+            reply.0[2] = outcome;
+            reply
+        };
+        std::mem::take(&mut self.0).into_iter().map(reply).collect()
     }
 }
