@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,8 +47,6 @@ struct Watched {
     random: Mutex<Random>,
     /// True if the moment of this change is noted.
     notes: Option<Box<dyn Fn() + Send + Sync>>,
-    /// True if zeroing takes longer than all else.
-    zeroes_slowly: AtomicBool,
 }
 
 impl Watched {
@@ -94,9 +91,6 @@ impl Disk for Watched {
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
-        if self.zeroes_slowly.load(Ordering::SeqCst) {
-            pass(Duration::from_millis(500));
-        }
         self.before_change();
         self.disk.zero(offset, length, may_punch_holes)
     }
@@ -142,7 +136,7 @@ type Watchers = Arc<Mutex<Vec<Arc<Watched>>>>;
 type Moments = Arc<Mutex<Vec<Vec<Arc<FakeDisk>>>>>;
 
 fn watched(disk: FakeDisk, random: &mut Random, notes: Option<Box<dyn Fn() + Send + Sync>>) -> Arc<Watched> {
-    Arc::new(Watched { disk, random: Mutex::new(Random(random.next())), notes, zeroes_slowly: AtomicBool::new(false) })
+    Arc::new(Watched { disk, random: Mutex::new(Random(random.next())), notes })
 }
 
 /// Returns watched disks; each change of one is a moment, now and then.
@@ -531,30 +525,6 @@ fn run(first: u64, planted: Option<Planted>, goes_on: impl Fn(u64) -> bool + Syn
         Err(violation) => violations.lock().unwrap().push(format!("seed {}: {violation}", first + number)),
     });
     (losses.into_inner().unwrap(), violations.into_inner().unwrap())
-}
-
-/// Its next owner would get that data. The first writes to the chunks wait for their zeroes when they are deleted.
-#[test]
-fn nothing_is_written_to_a_chunk_after_its_logical_disk_was_deleted() {
-    let run = || {
-        let mut world = World::new(1, None);
-        world.disks.lock().unwrap().iter().for_each(|disk| disk.zeroes_slowly.store(true, Ordering::SeqCst));
-        while world.pool.logical("scratch").is_err() {
-            world.replace_scratch().unwrap();
-        }
-        world.replace_scratch().unwrap();
-        pass(Duration::from_secs(2));
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let (operation, length) = (Operation::Read, DISKS as u64 * 16 * CHUNK_BYTES);
-        let (data, caching) = (Vec::new(), Caching::Usual);
-        let request = Request { operation, offset: 0, length, force_unit_access: false, data, caching };
-        world.pool.volume().submit(request, Box::new(move |result| sender.send(result).unwrap()));
-        pass(Duration::from_secs(1));
-        let found = receiver.try_recv().expect("it is answered").unwrap();
-        world.pool.close().unwrap();
-        found.chunks(BLOCK_BYTES).filter(|block| content(block) == u64::MAX).count()
-    };
-    assert_eq!(virtual_time::run(1, run).0, 0);
 }
 
 #[test]
