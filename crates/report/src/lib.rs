@@ -158,19 +158,11 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     let section = SectionView {
         id: "trace-1".to_owned(),
         name: curves.info.trace.clone(),
-        answer: None,
         remarks: curves.sentences(),
         info: curves.info(),
         heading: "Hits by cache size, and blocks in use",
-        compared_with_bound: false,
         results: curves.figures("trace-1"),
-        bound: Vec::new(),
-        has_bound: false,
-        reuse: None,
-        workload: Vec::new(),
-        time: Vec::new(),
-        counts: Table::default(),
-        policies: Vec::new(),
+        ..SectionView::default()
     };
     let settings = [
         ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
@@ -181,18 +173,12 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
         heading: "Hit ratio by cache size".to_owned(),
-        date: None,
         colours: draw::look::css(":root"),
         switches: draw::look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(curves.policies().into_iter()),
-        sentences: Vec::new(),
-        overview: None,
-        summary: None,
-        over_traces: Vec::new(),
-        over_traces_heading: "",
-        over_traces_policies: Vec::new(),
         sections: vec![section],
+        ..ReportPage::default()
     })
 }
 
@@ -216,7 +202,7 @@ pub use crate::draw::panels::{Panel, panels_chart};
 pub use crate::frontier::{FrontierPoint, frontier_chart};
 
 /// Data of the template.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ReportPage {
     version: &'static str,
     title: String,
@@ -238,7 +224,7 @@ struct ReportPage {
     sections: Vec<SectionView>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct SectionView {
     id: String,
     name: String,

@@ -48,18 +48,10 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         id: "trace-1".to_owned(),
         name: info.trace.clone(),
         answer: Some(answer),
-        remarks: Vec::new(),
         info: summary::characteristics(info),
         heading: "All caches that were run",
-        compared_with_bound: false,
         results: vec![all(advice)],
-        bound: Vec::new(),
-        has_bound: false,
-        reuse: None,
-        workload: Vec::new(),
-        time: Vec::new(),
-        counts: Table::default(),
-        policies: Vec::new(),
+        ..SectionView::default()
     };
     let settings = [
         ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
@@ -72,18 +64,12 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Cache for {}", info.trace),
         heading: "Which cache to buy".to_owned(),
-        date: None,
         colours: look::css(":root"),
         switches: look::switches(&[]),
         settings: settings.to_vec(),
         policies: policies(advice.runs.iter().flat_map(|run| [&run.policy[..], rule(run)])),
-        sentences: Vec::new(),
-        overview: None,
-        summary: None,
-        over_traces: Vec::new(),
-        over_traces_heading: "",
-        over_traces_policies: Vec::new(),
         sections: vec![section],
+        ..ReportPage::default()
     })
 }
 
