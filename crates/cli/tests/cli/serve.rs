@@ -208,8 +208,8 @@ fn misuse_ends_with_2_and_says_what_to_do() {
         vec!["serve", "bad.toml", "--ram", "1GiB"],
         vec!["serve", "--backend", "disk.img", "--flash", "cache.img", "--flash-size", "64MiB"],
         flags("--backend", "missing.img"),
-        flags("--size", "10PB"),
-        flags("--size", "1GiB"),
+        flags("--backend-size", "10PB"),
+        flags("--backend-size", "1GiB"),
         flags("--record", "missing/requests.csv"),
         flags("--record-size-max", "64KiB"),
         flags("--dirty-high", "30%"),
@@ -302,8 +302,12 @@ fn permanent_errors_exit_with_2_and_name_the_volume() {
     refused(with("--flash", "foreign.img"), 2, "found data that is not a cache");
     refused(with("--flash-size", "2MiB"), 2, &format!("{name}flash 'cache.img': found a cache with flash size "));
     refused(with("--erase-unit", "128KiB"), 2, &format!("{name}flash 'cache.img': found a cache with erase unit "));
-    refused(with("--size", "4MiB"), 2, &format!("{name}flash 'cache.img': found a cache with volume size "));
-    refused(with("--size", "16MiB"), 2, "volume 'disk', expected at most the size of its backend disk.img, 8MiB");
+    refused(with("--backend-size", "4MiB"), 2, &format!("{name}flash 'cache.img': found a cache with volume size "));
+    refused(
+        with("--backend-size", "16MiB"),
+        2,
+        "volume 'disk', expected at most the size of its backend disk.img, 8MiB",
+    );
     // The backend lost its end.
     std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(4 << 20).unwrap();
     refused(
