@@ -85,9 +85,13 @@ impl JournalOwner {
         self.recorded.waits_for.is_empty() || self.recorded.waits_for.contains(&part.id)
     }
 
+    fn part_of(&self, block: u32) -> Option<&BackendPart> {
+        self.parts.iter().find(|part| part.blocks.contains(&block))
+    }
+
     /// True if a start writes a block of the group into place.
     fn takes(&self, block: u32) -> bool {
-        match self.parts.iter().find(|part| part.blocks.contains(&block)) {
+        match self.part_of(block) {
             Some(part) => !part.is_missing && self.is_open(part),
             None => self.recorded.waits_for.is_empty(),
         }
@@ -154,6 +158,12 @@ impl<'a> Aligned<'a> {
         Ok(())
     }
 
+    fn read_marks(&mut self) -> io::Result<[Page; MARKS]> {
+        let mut marks = [[0; BLOCK_BYTES]; MARKS];
+        self.read(0, marks.as_flattened_mut())?;
+        Ok(marks)
+    }
+
     fn write_mark(&mut self, head: &Head) -> io::Result<()> {
         self.write(head.mark_page(), &head.mark())?;
         self.disk.sync()
@@ -170,8 +180,7 @@ pub fn open(journal: &dyn Disk, backend: &dyn Disk, owner: &JournalOwner) -> Res
     let JournalOwner { identity, recorded: RecordedJournal { id: expected, .. }, .. } = *owner;
     let pages = journal.size() / BLOCK_BYTES as u64;
     let mut journal = Aligned::new(journal);
-    let mut marks: [Page; MARKS] = [[0; BLOCK_BYTES]; MARKS];
-    journal.read(0, marks.as_flattened_mut())?;
+    let marks = journal.read_marks()?;
     let found = Head::last(&marks);
     if let Some(found) = found.filter(|found| found.backend != identity) {
         let (found, expected) = (Uuid::from_bytes(found.backend), Uuid::from_bytes(identity));
@@ -225,9 +234,7 @@ pub fn clear(journal: &dyn Disk, identity: [u8; 16]) -> io::Result<()> {
         return Ok(());
     }
     let mut journal = Aligned::new(journal);
-    let mut marks: [Page; MARKS] = [[0; BLOCK_BYTES]; MARKS];
-    journal.read(0, marks.as_flattened_mut())?;
-    if Head::last(&marks).is_some_and(|last| last.backend == identity) {
+    if Head::last(&journal.read_marks()?).is_some_and(|last| last.backend == identity) {
         journal.write(0, &[0; MARKS * BLOCK_BYTES])?;
         journal.disk.sync()?;
     }
@@ -265,7 +272,6 @@ fn put_in_place(
 
 /// Returns the error of a write to the part of the backend with a block.
 fn failed(backend: &dyn Disk, owner: &JournalOwner, block: u32, error: io::Error) -> JournalError {
-    let part = owner.parts.iter().find(|part| part.blocks.contains(&block));
-    let disk = part.map_or_else(|| backend.description(), |part| part.path.clone());
+    let disk = owner.part_of(block).map_or_else(|| backend.description(), |part| part.path.clone());
     JournalError::Place { disk, error, of_pool: !owner.parts.is_empty() }
 }

@@ -8,6 +8,15 @@ use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 
 const BLOCK: u64 = 4096;
+const GEOMETRY: Geometry = Geometry { units: 24, unit_pages: 16 };
+
+fn in_order() -> Config {
+    Config { order: WriteBackOrder::Barriers, ..Config::new(GEOMETRY, "lru".parse().unwrap()) }
+}
+
+fn empty(config: Config) -> LogCache {
+    LogCache::new(config, Log::new(GEOMETRY), HashMap::new())
+}
 
 /// Performs a request, except that blocks written back are not on the backend so far.
 fn ask(cache: &mut LogCache, kind: Kind, block: u64, durable: bool) {
@@ -38,14 +47,7 @@ fn perform(cache: &mut LogCache, request: &Request, now_us: u64) {
 /// blocks in the write buffer.
 #[test]
 fn admitted_reads_leave_room_for_changes_in_memory() {
-    let geometry = Geometry { units: 24, unit_pages: 16 };
-    let config = Config {
-        order: WriteBackOrder::Barriers,
-        write_buffer_blocks: 100,
-        sequential_blocks: 0,
-        ..Config::new(geometry, "lru".parse().unwrap())
-    };
-    let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+    let mut cache = empty(Config { write_buffer_blocks: 100, sequential_blocks: 0, ..in_order() });
     ask(&mut cache, Kind::Write, 0, true);
     (0..90).for_each(|number| ask(&mut cache, Kind::Write, 100 + 2 * number, false));
     (0..1000).for_each(|number| ask(&mut cache, Kind::Read, 1000 + 2 * number, false));
@@ -65,13 +67,7 @@ fn write_in_pieces(cache: &mut LogCache, block: u64, blocks: u64, now_us: u64) -
 /// The first piece passes the flash, and the open epoch is old enough to be written back.
 #[test]
 fn an_epoch_does_not_end_between_the_pieces_of_a_change() {
-    let geometry = Geometry { units: 24, unit_pages: 16 };
-    let config = Config {
-        order: WriteBackOrder::Barriers,
-        dirty_age_us: 1_000_000,
-        ..Config::new(geometry, "lru".parse().unwrap())
-    };
-    let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+    let mut cache = empty(Config { dirty_age_us: 1_000_000, ..in_order() });
     ask(&mut cache, Kind::Write, 0, false);
     cache.set_mode(Mode::WriteThrough);
     assert!(write_in_pieces(&mut cache, 100, 100, 2_000_000));
@@ -81,16 +77,10 @@ fn an_epoch_does_not_end_between_the_pieces_of_a_change() {
 /// Copies of used blocks must not take the room of the pieces to come.
 #[test]
 fn a_change_in_pieces_that_began_has_room_for_all_of_them() {
-    let geometry = Geometry { units: 24, unit_pages: 16 };
-    let config = Config {
-        order: WriteBackOrder::Barriers,
-        sequential_blocks: 0,
-        ..Config::new(geometry, "lru".parse().unwrap())
-    };
     let mut waited = 0;
     for used in (200..300).step_by(10) {
         for blocks in 70..130 {
-            let mut cache = LogCache::new(config.clone(), Log::new(geometry), HashMap::new());
+            let mut cache = empty(Config { sequential_blocks: 0, ..in_order() });
             (0..used).for_each(|block| ask(&mut cache, Kind::Read, 1000 + block, false));
             (0..used).filter(|block| block % 12 < 4).for_each(|block| ask(&mut cache, Kind::Read, 1000 + block, false));
             ask(&mut cache, Kind::Write, 0, true);
