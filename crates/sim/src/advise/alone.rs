@@ -169,7 +169,6 @@ pub(super) fn ram_alone(search: &Search, less_than: f64) -> Result<Vec<AdvisedCa
             admission: "none".to_owned(),
             write_mode: "write-through".to_owned(),
             write_back_order: WriteBackOrder::None.name().to_owned(),
-            dirty_high: None,
             price: price(ram_bytes),
             waiting_cost,
             cost: price(ram_bytes) + waiting_cost,

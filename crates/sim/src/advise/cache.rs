@@ -3,7 +3,6 @@
 use flashwise_core::cache::WriteBackOrder;
 use flashwise_core::cache::settings::{Setting, Value};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
-use flashwise_core::human;
 use flashwise_core::options::Given;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Share};
@@ -40,8 +39,6 @@ figures! {
         write_mode: String, "";
         /// The order of write-back: `none`, `barriers` or `journal`.
         write_back_order: String, "";
-        /// The share of dirty blocks from which they are written back, if it is not the default.
-        dirty_high: Option<f64>, "share";
         /// The share of the flash that is kept free.
         over_provision: f64, "share";
         /// Price of devices and RAM.
@@ -83,10 +80,7 @@ impl AdvisedCache {
     pub fn writes(&self) -> String {
         match &self.write_back_order[..] {
             "none" | "" => self.write_mode.clone(),
-            order => match self.dirty_high {
-                None => format!("{} ({order})", self.write_mode),
-                Some(share) => format!("{} ({order}, dirty-high={})", self.write_mode, human::percent(share)),
-            },
+            order => format!("{} ({order})", self.write_mode),
         }
     }
 
@@ -111,8 +105,6 @@ pub(super) struct Way {
     pub admission: Admission,
     pub mode: &'static str,
     pub order: WriteBackOrder,
-    /// `None` for the default.
-    pub dirty_high: Option<Share>,
     pub over_provision: Share,
 }
 
@@ -150,8 +142,7 @@ impl Purchase<'_> {
             ..base.clone()
         };
         let ordered = (way.order != WriteBackOrder::None).then_some(("write-back-order", way.order.name().to_owned()));
-        let dirty_high = way.dirty_high.map(|share| ("dirty-high", share.to_string()));
-        for (name, value) in std::iter::once(("write-mode", way.mode.to_owned())).chain(ordered).chain(dirty_high) {
+        for (name, value) in std::iter::once(("write-mode", way.mode.to_owned())).chain(ordered) {
             let setting = Setting::named(name);
             let value = setting.read(&Given::from(&value[..])).map_err(JobError::Setting)?;
             job.settings.set(setting, value);

@@ -54,9 +54,6 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
     if cache.write_back_order == "journal" {
         key("journal", "/srv/data.journal");
     }
-    if let Some(share) = cache.dirty_high.and_then(Share::new) {
-        key("dirty-high", &share.to_string());
-    }
     key("over-provision", &share.to_string());
     if let Some(offer) = offer {
         key("cache-device", &offer.model.to_string());

@@ -59,7 +59,7 @@ impl OrderCost {
         if way.order == WriteBackOrder::None {
             return Ok(None);
         }
-        let any = super::cache::Way { order: WriteBackOrder::None, dirty_high: None, ..way.clone() };
+        let any = super::cache::Way { order: WriteBackOrder::None, ..way.clone() };
         let base = Job { sample: None, sample_by: None, ..search.base.clone() };
         let job = search.purchases[found.purchase].job(&any, &base, search.workload.touched_bytes())?;
         let rows = search.rows(&[job], "the same cache without an order".to_owned(), false)?;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flashwise_core::cache::WriteBackOrder;
-use flashwise_core::quantity::Share;
 use flashwise_core::tiers::{YEAR_DAYS, YEAR_SECONDS};
 use flashwise_device::TierModel;
 use flashwise_device::offers::Offer;
@@ -126,12 +125,8 @@ impl<'a> Search<'a> {
                 for &mode in &ways.modes {
                     for &over_provision in &ways.over_provisions {
                         let order = if mode == "write-back" { question.order } else { WriteBackOrder::None };
-                        // Epochs that are written back as soon as they end write less to the flash.
-                        let at_once = (order != WriteBackOrder::None).then_some(Share::new(0.0));
-                        for dirty_high in std::iter::once(None).chain(at_once) {
-                            let (policy, admission) = (policy.clone(), admission.clone());
-                            all.push(Way { policy, admission, mode, order, dirty_high, over_provision });
-                        }
+                        let (policy, admission) = (policy.clone(), admission.clone());
+                        all.push(Way { policy, admission, mode, order, over_provision });
                     }
                 }
             }
@@ -412,7 +407,6 @@ impl<'a> Search<'a> {
             admission: way.admission.to_string(),
             write_mode: way.mode.to_owned(),
             write_back_order: way.order.name().to_owned(),
-            dirty_high: way.dirty_high.map(Share::of_one),
             over_provision: way.over_provision.of_one(),
             price: bought.price,
             waiting_cost,
