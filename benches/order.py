@@ -22,30 +22,28 @@ def blocks(run, none):
 
 
 def waits(run, none):
-    return [f"{run['mean']:.3g} ms", f"{run['p99']:.4g} ms", f"{run['rate']:,.0f}", f"{run['rate'] / none['rate']:.2f}"]
+    times = {key: f"{run[key] / none[key]:.2f}" for key in ["mean", "rate", "backend", "flash"]}
+    cells = [f"{run['mean']:.3g} ms", times["mean"], f"{run['p99']:.4g} ms", f"{run['rate']:,.0f}", times["rate"]]
+    return [*cells, times["backend"], times["flash"]]
 
 
 counted, timed = {}, {}
 for row in csv.DictReader(sys.stdin):
-    words = dict(word.split("=", 1) for word in row["job"].split())
-    order = ", ".join([row["write_back_order"] or "none", *(f"{key}={words[key]}" for key in words if key == "dirty-high")])
+    order = row["write_back_order"] or "none"
     is_timed = bool(row["requests_per_s"])
     runs = (timed if is_timed else counted).setdefault(re.sub(r".*/|\..*", "", row["trace"]), {})
+    runs[order] = {
+        "backend": int(row["destaged_blocks"]) + int(row["backend_written_blocks"]),
+        "dirty": int(row["dirty_blocks"]),
+        "flushes": int(row["backend_flushes"]),
+        "flash": int(row["flash_writes_blocks"]),
+        "hits": 100 * float(row["hit_ratio"]),
+    }
     if is_timed:
-        runs[order] = {
-            "mean": float(row["latency_mean_us"]) / 1000,
-            "p99": float(row["latency_p99_us"]) / 1000,
-            "rate": float(row["requests_per_s"]),
-        }
-    else:
-        runs[order] = {
-            "backend": int(row["destaged_blocks"]) + int(row["backend_written_blocks"]),
-            "dirty": int(row["dirty_blocks"]),
-            "flushes": int(row["backend_flushes"]),
-            "flash": int(row["flash_writes_blocks"]),
-            "hits": 100 * float(row["hit_ratio"]),
-        }
+        times = {"mean": row["latency_mean_us"], "p99": row["latency_p99_us"]}
+        runs[order] |= {key: float(us) / 1000 for key, us in times.items()} | {"rate": float(row["requests_per_s"])}
 of_blocks = ["blocks to the backend", "of none", "still dirty", "flushes of the backend", "blocks to flash", "of none", "hits"]
 table(of_blocks, counted, blocks)
 print()
-table(["mean latency", "p99", "requests a second", "of none"], timed, waits)
+of_waits = ["mean latency", "of none", "p99", "requests a second", "of none", "backend of none", "flash of none"]
+table(of_waits, timed, waits)

@@ -216,7 +216,7 @@ impl Epochs {
     }
 
     /// Returns the time of the oldest change that the backend may lack.
-    pub fn oldest_us(&self) -> Option<u64> {
+    fn oldest_us(&self) -> Option<u64> {
         self.ended.front().map(|epoch| epoch.begun_us).or(self.changed_us)
     }
 }

@@ -10,6 +10,10 @@ use crate::format::Place;
 use crate::journal::{Head, Journal, blocks_max};
 use crate::layout::containers::Log;
 
+/// A group has at most this part of the log's data pages. Units become free when a group ends, as its blocks are in the
+/// backend's order. Larger groups would let writers wait for all of the log.
+const LOG_PART: u64 = 16;
+
 /// A phase of the write-back of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -42,17 +46,22 @@ pub(super) fn next_head(journal: &Journal, end: Place, ended_unix_us: u64, log_e
     Head { number: journal.last.number + 1, end, ended_unix_us, ..journal.last }
 }
 
+/// Returns the maximum number of blocks of several epochs in a group of this journal.
+pub(super) fn group_blocks(journal: &Journal, data_pages: u64) -> usize {
+    blocks_max(journal.pages).min((data_pages / LOG_PART) as usize)
+}
+
 impl Group {
-    /// Returns the next group: the oldest epoch, and as many others as the journal has room for. The backend has ended
-    /// `flushed` flushes. `log_end` is the durable end of the log, if its flash has failed.
+    /// Returns the next group: the oldest epoch, and with a journal the next ones, up to a number of blocks. The backend
+    /// has ended `flushed` flushes. `log_end` is the durable end of the log, if its flash has failed.
     pub fn next(
         (oldest, epochs): (Epoch, &Epochs),
-        journal: Option<&Journal>,
+        journal: Option<(&Journal, usize)>,
         log: &mut Log,
         flushed: u64,
         log_end: Option<Place>,
     ) -> Group {
-        let most = journal.map(|journal| blocks_max(journal.pages));
+        let most = journal.map(|(_, most)| most);
         let may_join = |epoch: &&Epoch| most.is_some() && epoch.flushes <= flushed;
         let ended: Vec<Epoch> =
             [oldest].into_iter().chain(epochs.ended().skip(1).take_while(may_join).copied()).collect();
@@ -79,7 +88,7 @@ impl Group {
             versions.into_iter().rev().partition(|(block, _)| distinct.insert(*block));
         blocks.sort_unstable();
         let Epoch { end, ended_unix_us, .. } = joined;
-        let head = journal.map(|journal| next_head(journal, end, ended_unix_us, log_end));
+        let head = journal.map(|(journal, _)| next_head(journal, end, ended_unix_us, log_end));
         let head = head.filter(|_| end > oldest.end && !blocks.is_empty());
         let phase = if head.is_some() { Phase::Journal } else { Phase::Place };
         Group { phase, end, head, blocks, absorbed }

@@ -4,6 +4,9 @@
 //! written back, and nothing of it is copied forward. While the backend lacks an ended epoch, nothing passes the flash:
 //! such changes go to the log, or wait.
 //!
+//! So an epoch is written back as soon as it has ended. To delay that would save no write to the backend, because each
+//! epoch has its own version of a block. But all that the policy rejects would go to flash meanwhile.
+//!
 //! After a crash, epochs are written back again from the last one that the log records as done. That changes nothing on
 //! the backend, unless it has a newer version of one of their blocks. So done epochs are recorded before an epoch is
 //! written back that has blocks in common with them. They are also recorded before the end of the next epoch, which
@@ -16,7 +19,7 @@
 use super::append::Appender;
 use super::config::RESERVE_UNITS;
 use super::destage::{BATCH_BLOCKS, Batch, Target};
-use super::groups::{Group, InOrder, Phase, next_head};
+use super::groups::{Group, InOrder, Phase, group_blocks, next_head};
 use super::order_lost::LostVersions;
 use super::pace::units_to_keep_clean;
 use super::{Cache, Kind, LogCache, Mode, Request, WriteBackOrder};
@@ -358,7 +361,9 @@ impl LogCache {
                 self.flush_backend(steps);
                 return false;
             }
-            let (journal, flushed) = (self.config.journal.as_ref(), self.unflushed.ended());
+            let flushed = self.unflushed.ended();
+            let data_pages = self.config.data_pages();
+            let journal = self.config.journal.as_ref().map(|journal| (journal, group_blocks(journal, data_pages)));
             let log_end = self.flash_failed.then(|| self.log.flushed());
             let group = Group::next((oldest, &order.epochs), journal, &mut self.log, flushed, log_end);
             order.lost.begin_attempt();
@@ -449,7 +454,7 @@ impl LogCache {
         self.end_phase();
     }
 
-    /// True if the oldest epoch is to be written back now. Without one that has ended, the open one is.
+    /// True if an epoch is to be written back now: the oldest that has ended, or the open one.
     fn is_write_back_due(&mut self) -> bool {
         let (high, low) = self.dirty_bounds();
         let versions = self.log.dirty_blocks() + self.log.kept_blocks();
@@ -464,7 +469,7 @@ impl LogCache {
             return order.drains;
         }
         if has_ended {
-            return order.drains || order.cleans || lacks_units || is_old || heals;
+            return true;
         }
         let is_due = versions > 0 && (order.cleans && (high > 0 || !rests) || lacks_units || is_old) || heals && !rests;
         if is_due {
@@ -473,11 +478,11 @@ impl LogCache {
         is_due
     }
 
-    /// Returns the time when the oldest epoch is old enough to be written back. That leaves a fifth of the maximum age
-    /// of dirty blocks to do it.
+    /// Returns the time when the open epoch is old enough to be written back. That leaves a fifth of the maximum age of
+    /// dirty blocks to do it.
     fn old_us(&self) -> Option<u64> {
-        let oldest_us = self.in_order.as_ref()?.epochs.oldest_us()?;
-        Some(oldest_us.saturating_add(self.config.dirty_age_us / 5 * 4))
+        let changed_us = self.in_order.as_ref()?.epochs.changed_us()?;
+        Some(changed_us.saturating_add(self.config.dirty_age_us / 5 * 4))
     }
 
     /// Returns the time when write-back has work, without other events. While it is working, it continues by itself.
@@ -493,7 +498,8 @@ impl LogCache {
             return Some(self.destaging.after_us);
         }
         let soon_us = self.head_cleaned_us.saturating_add(self.head_rests_us());
-        let due_us = if order.drains || heals || self.dirty_bounds().0 == 0 { soon_us } else { self.old_us()? };
+        let is_soon = !order.epochs.all_done() || heals || self.dirty_bounds().0 == 0;
+        let due_us = if is_soon { soon_us } else { self.old_us()? };
         Some(due_us.max(self.destaging.after_us))
     }
 

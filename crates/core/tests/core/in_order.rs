@@ -56,6 +56,26 @@ fn admitted_reads_leave_room_for_changes_in_memory() {
     assert!(cache.epochs().unwrap().unfinished() > 0);
 }
 
+/// Far fewer blocks are dirty than the cleaner's threshold.
+#[test]
+fn an_epoch_is_written_back_as_soon_as_it_has_ended() {
+    let geometry = Geometry { units: 24, unit_pages: 16 };
+    let config = Config { order: WriteBackOrder::Barriers, ..Config::new(geometry, "lru".parse().unwrap()) };
+    let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+    let dirty_after = |cache: &mut LogCache, kind, length| {
+        let mut steps = Vec::new();
+        cache.on(Event::Request { request: &Request::whole(kind, 0, length, false), now_us: 1 }, &mut steps);
+        while !steps.is_empty() {
+            let step = steps.remove(0);
+            cache.on(Event::Done(&step), &mut Vec::new());
+            cache.on(Event::GoOn, &mut steps);
+        }
+        cache.blocks_to_write_back()
+    };
+    assert_eq!(dirty_after(&mut cache, Kind::Write, BLOCK), 1, "the epoch is open");
+    assert_eq!(dirty_after(&mut cache, Kind::Flush, 0), 0);
+}
+
 /// Writes so many blocks in pieces, as one request, if it does not have to wait. Returns whether it did not.
 fn write_in_pieces(cache: &mut LogCache, block: u64, blocks: u64, now_us: u64) -> bool {
     let may_begin = !cache.waits(&Request::whole(Kind::Write, block * BLOCK, blocks * BLOCK, false));

@@ -37,6 +37,10 @@ fn order(seed: u64) -> WriteBackOrder {
 fn after_crash<S: Cached>(world: &World<S>, random: &mut Random, points: &AtomicU64) -> Outcome<()> {
     points.fetch_add(1, Ordering::Relaxed);
     let mut recovered = world.crashed(random)?;
+    if world.setup.in_order() && random.chance(4) {
+        // Epochs are written back, which the reads below would hide.
+        recovered.idle_second(&mut |world| world.lose_flash(random).map(drop))?;
+    }
     recovered.verify_recovered().map_err(|error| format!("first: {error}"))?;
     match random.below(8) {
         0 => {

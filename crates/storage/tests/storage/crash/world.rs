@@ -323,13 +323,18 @@ impl<S: Cached> World<S> {
     /// Some seconds in which no one asks for anything.
     pub fn idle(&mut self) -> Outcome<()> {
         for _ in 0..5 {
-            self.now_us += 1_000_000;
-            self.engine.advance(self.now_us);
-            self.collect();
-            self.settle()?;
+            self.idle_second(&mut no_crash)?;
             self.note_durable();
         }
         Ok(())
+    }
+
+    /// A second in which no one asks for anything. `at_transfer` is called before each transfer.
+    pub fn idle_second(&mut self, at_transfer: AtTransfer<'_, S>) -> Outcome<()> {
+        self.now_us += 1_000_000;
+        self.engine.advance(self.now_us);
+        self.collect();
+        self.settle_with(at_transfer)
     }
 
     /// Notes the durable end in the superblock, as a server does now and then.

@@ -23,10 +23,10 @@ fn cost(order: &'static str, journal_mib: u64) -> (f64, f64) {
 /// The journal is on the backend's disk, which takes 8 ms for a block.
 #[test]
 fn a_journal_costs_at_most_a_fifth_of_the_rate_and_writes_blocks_twice() {
-    let (rate, _) = cost("none", 0);
+    let (rate, once) = cost("none", 0);
     cost("barriers", 0);
     let (with, each) = cost("journal", 64);
     assert!(with >= 0.8 * rate, "{with:.0} blocks a second, {rate:.0} in any order");
     // With the journal's marks and indexes.
-    assert!(each <= 2.1, "{each:.2} blocks for each");
+    assert!(each <= 2.1 * once, "{each:.2} blocks for each, {once:.2} in any order");
 }
