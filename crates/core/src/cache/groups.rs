@@ -52,8 +52,8 @@ pub(super) fn group_blocks(journal: &Journal, data_pages: u64) -> usize {
 }
 
 impl Group {
-    /// Returns the next group: the oldest epoch, and with a journal the next ones, up to a number of blocks. The backend
-    /// has ended `flushed` flushes. `log_end` is the durable end of the log, if its flash has failed.
+    /// Returns the next group: the oldest epoch, and with a journal the next ones, up to a number of blocks. The
+    /// backend has ended `flushed` flushes. `log_end` is the durable end of the log, if its flash has failed.
     pub fn next(
         (oldest, epochs): (Epoch, &Epochs),
         journal: Option<(&Journal, usize)>,

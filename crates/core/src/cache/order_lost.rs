@@ -141,10 +141,22 @@ mod tests {
     }
 
     /// Executes steps and all that follow, on a flash that cannot read these slots. Returns the kinds of marks, and the
-    /// blocks written back, in order.
-    fn perform(cache: &mut LogCache, mut steps: Vec<Step>, unreadable: &[u32]) -> Vec<String> {
+    /// blocks written back, in order. The steps of write-back go to `waiting`, if that is given.
+    fn perform(
+        cache: &mut LogCache,
+        mut steps: Vec<Step>,
+        unreadable: &[u32],
+        mut waiting: Option<&mut Vec<Step>>,
+    ) -> Vec<String> {
         let (mut bad, mut done) = (HashSet::new(), Vec::new());
+        let of_write_back = |step: &mut Step| match step {
+            Step::WriteBackend { batch, .. } | Step::FlushBackend { batch } => batch.is_some(),
+            step => matches!(step, Step::ReadFlash { .. } | Step::Destaged { .. }),
+        };
         while !steps.is_empty() {
+            if let Some(waiting) = &mut waiting {
+                waiting.extend(steps.extract_if(.., of_write_back));
+            }
             for step in std::mem::take(&mut steps) {
                 let mut event = Event::Done(&step);
                 match &step {
@@ -176,31 +188,31 @@ mod tests {
         done
     }
 
-    /// Writes a block and flushes. Returns its slot.
-    fn write(cache: &mut LogCache, block: u32) -> u32 {
+    /// Writes a block and flushes, while the backend does not answer. Returns its slot.
+    fn write(cache: &mut LogCache, block: u32, waiting: &mut Vec<Step>) -> u32 {
         let mut steps = Vec::new();
         for kind in [Kind::Write, Kind::Flush] {
             let length = if kind == Kind::Write { 4096 } else { 0 };
             let request = Request::whole(kind, u64::from(block) * 4096, length, false);
             cache.on(Event::Request { request: &request, now_us: cache.now_us }, &mut steps);
         }
-        perform(cache, steps, &[]);
+        perform(cache, steps, &[], Some(waiting));
         cache.log.find(block).unwrap()
     }
 
-    fn destage_all(cache: &mut LogCache, now_us: u64, unreadable: &[u32]) -> Vec<String> {
-        let mut steps = Vec::new();
+    fn destage_all(cache: &mut LogCache, mut steps: Vec<Step>, now_us: u64, unreadable: &[u32]) -> Vec<String> {
         cache.on(Event::DestageAll { now_us }, &mut steps);
-        perform(cache, steps, unreadable)
+        perform(cache, steps, unreadable, None)
     }
 
     #[test]
     fn a_replaced_version_that_cannot_be_read_breaks_the_order_until_the_newer_one_is_written_back() {
         let mut cache = cache();
-        let old = write(&mut cache, 7);
-        write(&mut cache, 8);
-        write(&mut cache, 7);
-        let done = destage_all(&mut cache, 1, &[old]);
+        let mut waiting = Vec::new();
+        let old = write(&mut cache, 7, &mut waiting);
+        write(&mut cache, 8, &mut waiting);
+        write(&mut cache, 7, &mut waiting);
+        let done = destage_all(&mut cache, waiting, 1, &[old]);
         assert_eq!(done, ["broken since 1000", "write 8", "write 7"]);
         let epochs = cache.epochs().unwrap();
         assert!(epochs.all_done() && epochs.broken().is_none() && cache.lost_blocks().is_empty());
@@ -209,9 +221,10 @@ mod tests {
     #[test]
     fn the_newest_version_is_lost_if_a_client_waits_for_it_and_the_order_heals_when_it_is_rewritten() {
         let mut cache = cache();
-        let newest = write(&mut cache, 7);
-        write(&mut cache, 8);
-        assert_eq!(destage_all(&mut cache, 1, &[newest]), [""; 0]);
+        let mut waiting = Vec::new();
+        let newest = write(&mut cache, 7, &mut waiting);
+        write(&mut cache, 8, &mut waiting);
+        assert_eq!(destage_all(&mut cache, waiting, 1, &[newest]), [""; 0]);
         // A detach is refused, and the block can still be read later.
         assert_eq!((cache.lost_blocks(), cache.epochs().unwrap().unfinished()), (vec![7], 2));
         assert!(cache.epochs().unwrap().broken().is_none() && !cache.gives_up_unread());
@@ -221,14 +234,15 @@ mod tests {
         let mut steps = Vec::new();
         cache.on(Event::Tick { now_us: 2_000_000 }, &mut steps);
         assert!(cache.gives_up_unread(), "the driver retries the read");
-        assert_eq!(perform(&mut cache, steps, &[newest]), ["broken since 1002", "write 8"]);
+        assert_eq!(perform(&mut cache, steps, &[newest], None), ["broken since 1002", "write 8"]);
         assert!(!cache.waits(&trim));
         let broken = cache.epochs().unwrap().broken().copied().expect("block 7 lacks a newer version");
         assert_eq!((broken.block, broken.since_unix_us), (Some(7), 1_002_000_000));
         assert_eq!(cache.lost_blocks(), [7]);
-        write(&mut cache, 7);
+        let mut waiting = Vec::new();
+        write(&mut cache, 7, &mut waiting);
         assert!(cache.epochs().unwrap().broken().is_some());
-        destage_all(&mut cache, 3_000_000, &[]);
+        destage_all(&mut cache, waiting, 3_000_000, &[]);
         assert!(cache.epochs().unwrap().broken().is_none() && cache.lost_blocks().is_empty());
     }
 }
