@@ -32,6 +32,7 @@ pub(crate) use self::detached::note_detached;
 pub use self::detached::{attach_again, use_without_cache};
 pub(crate) use self::error::log_loss;
 pub use self::error::{AttachError, Refusal};
+pub(crate) use self::side::read_or_damage;
 pub use self::side::{BackendPart, BackendSide, Closed, Owned, Record, RecordedJournal, Stamp, Writes, is_damaged};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
@@ -121,9 +122,10 @@ pub(crate) fn read_unless(
     counts_for_none: bool,
     side: &dyn BackendSide,
 ) -> Result<(Option<Record>, Option<io::Error>), AttachError> {
-    match side.read() {
-        Err(error) if counts_for_none && is_damaged(&error) => Ok((None, Some(error))),
-        record => Ok((record.map_err(AttachError::of_record)?, None)),
+    match read_or_damage(side).map_err(AttachError::of_record)? {
+        Ok(record) => Ok((record, None)),
+        Err(damage) if counts_for_none => Ok((None, Some(damage))),
+        Err(damage) => Err(AttachError::of_record(damage)),
     }
 }
 
@@ -254,12 +256,13 @@ fn find(
 }
 
 /// Returns the superblock of a cache that belongs to the backend and is current, to write it back offline. If the
-/// backend's record is damaged, it is enough that the flash names the backend.
+/// backend's record is damaged, it is enough that the flash names the backend. Returns the record, too, if it is there
+/// and whole.
 pub fn paired_superblock(
     flash: &dyn Disk,
     side: &dyn BackendSide,
     pairing: &Pairing,
-) -> Result<Superblock, AttachError> {
+) -> Result<(Superblock, Option<Record>), AttachError> {
     paired(flash, side, read_superblock(flash)?, pairing)
 }
 
@@ -269,25 +272,22 @@ pub(crate) fn paired(
     side: &dyn BackendSide,
     found: Superblock,
     pairing: &Pairing,
-) -> Result<Superblock, AttachError> {
+) -> Result<(Superblock, Option<Record>), AttachError> {
     let (record, damage) = read_unless(true, side)?;
     let (superblock, verdict) = find(flash, side, Some(found), record.as_ref(), pairing)?;
     let superblock = superblock.expect("what was found stays");
     match (verdict, damage) {
-        (Verdict::Resume(_), _) => Ok(superblock),
+        (Verdict::Resume(_), _) => Ok((superblock, record)),
         // The backend may lack blocks of another flash.
         (Verdict::New(_), Some(error)) => Err(AttachError::DamagedRecord(error)),
         // The flash is outdated or was never used, so nothing on it is needed.
-        (Verdict::New(_), None) => Ok(Superblock { state: State::Detached, ..superblock }),
+        (Verdict::New(_), None) => Ok((Superblock { state: State::Detached, ..superblock }, record)),
     }
 }
 
 /// True if either side reports that the cache may hold unwritten data. A damaged record counts as such a report.
 pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
-    match side.read() {
-        Err(error) if is_damaged(&error) => Ok(true),
-        record => Ok(either_may_be_dirty(superblock, record?.as_ref())),
-    }
+    Ok(read_or_damage(side)?.map_or(true, |record| either_may_be_dirty(superblock, record.as_ref())))
 }
 
 fn either_may_be_dirty(superblock: &Superblock, record: Option<&Record>) -> bool {

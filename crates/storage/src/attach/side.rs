@@ -182,6 +182,14 @@ pub fn is_damaged(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData
 }
 
+/// Returns the record, or the error if it is damaged.
+pub(crate) fn read_or_damage(side: &dyn BackendSide) -> io::Result<Result<Option<Record>, io::Error>> {
+    match side.read() {
+        Err(error) if is_damaged(&error) => Ok(Err(error)),
+        record => record.map(Ok),
+    }
+}
+
 /// The storage of the record. A write is durable when it returns, and takes effect completely or not at all.
 pub trait BackendSide: Send + Sync {
     /// Returns the record, if any.

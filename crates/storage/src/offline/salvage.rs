@@ -15,7 +15,7 @@ use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as 
 use flashwise_core::wlfc::{Oob, State as BucketState};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{Attachment, BackendSide, Pairing, is_damaged, may_be_dirty};
+use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, read_or_damage};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
 use crate::offline::detach::{DetachError, destage, destage_buckets, dirty_copies};
@@ -120,13 +120,14 @@ pub struct Pair<'a> {
 
 /// Like [`salvage`], for a log.
 pub(crate) fn salvage_log(
-    Pair { flash, backend, side, .. }: Pair<'_>,
+    pair: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
     options: &Options,
     list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
+    let Pair { flash, backend, side, .. } = pair;
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
     if recovered.is_err() && !may_be_dirty(&superblock, side)? {
@@ -142,16 +143,8 @@ pub(crate) fn salvage_log(
         _ => look(flash, &superblock, is_whole, reading)?,
     };
     write_back(flash, backend, known, options, &mut outcome, progress)?;
-    outcome.listed = of_owners(side, outcome.listed);
     backend.sync()?;
-    if !outcome.listed.is_empty() {
-        list(&outcome.listed)?;
-    }
-    if outcome.listed.is_empty() || options.discard_rest {
-        Attachment::of(superblock, side.inode()).detach(flash, side)?;
-        outcome.detached = true;
-    }
-    Ok(outcome)
+    conclude(pair, superblock, options, list, outcome)
 }
 
 /// Like [`salvage`], for a cache of buckets.
@@ -160,13 +153,14 @@ pub(crate) fn salvage_log(
 /// not known which bucket of the backend is affected, only logs in intact buckets are certain, and only after a clean
 /// shutdown. Then each bucket of the backend has one bucket of logs.
 pub(crate) fn salvage_buckets(
-    Pair { flash, backend, side, .. }: Pair<'_>,
+    pair: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
     options: &Options,
     list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
+    let Pair { flash, backend, .. } = pair;
     let (mut held, missing) = start::scan_remains(flash, &superblock, SCAN_THREADS, reading)
         .map_err(|error| DetachError::cache(flash, error))?;
     let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64));
@@ -210,12 +204,20 @@ pub(crate) fn salvage_buckets(
     all.extend(uncertain.iter().map(|blocks| listed(blocks, Reason::Uncertain, options.with_uncertain)));
     all.extend(unknown.iter().map(|blocks| listed(blocks, Reason::Unknown, false)));
     all.sort_by_key(|listed| (listed.blocks.start, listed.blocks.end));
-    let mut outcome = Outcome {
-        certain_blocks: written - uncertain_blocks_written,
-        uncertain_blocks_written,
-        listed: of_owners(side, all),
-        ..Outcome::default()
-    };
+    let certain_blocks = written - uncertain_blocks_written;
+    let outcome = Outcome { certain_blocks, uncertain_blocks_written, listed: all, ..Outcome::default() };
+    conclude(pair, superblock, options, list, outcome)
+}
+
+/// Lists the blocks of an outcome with their owners. Detaches the cache if there are none, or if they are given up.
+fn conclude(
+    Pair { flash, side, .. }: Pair<'_>,
+    superblock: Superblock,
+    options: &Options,
+    list: List<'_>,
+    mut outcome: Outcome,
+) -> Result<Outcome, DetachError> {
+    outcome.listed = of_owners(side, outcome.listed);
     if !outcome.listed.is_empty() {
         list(&outcome.listed)?;
     }
@@ -260,10 +262,9 @@ fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, boo
         Err(error) => return Err(DetachError::cache(flash, error)),
     }
     let lost = |what: String| DetachError::NoSuperblock { path: flash.description(), what };
-    let record = match side.read() {
-        Err(error) if is_damaged(&error) => return Err(lost(format!("the backend's record is damaged ({error})"))),
-        record => record?.ok_or_else(|| lost("the backend has no record of a cache".to_owned()))?,
-    };
+    let record = read_or_damage(side)?
+        .map_err(|error| lost(format!("the backend's record is damaged ({error})")))?
+        .ok_or_else(|| lost("the backend has no record of a cache".to_owned()))?;
     let Some(geometry) = options.geometry else { return Err(lost("its geometry is unknown".to_owned())) };
     let closed = record.closed.as_ref();
     let superblock = Superblock {

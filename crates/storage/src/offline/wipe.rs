@@ -7,7 +7,7 @@ use std::io;
 use flashwise_core::format::{BLOCK_BYTES, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, RecordedJournal, paired, read_unless};
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, RecordedJournal, paired};
 use crate::disk::Disk;
 use crate::flash::{FlashError, read_copies};
 pub use examine::examine;
@@ -59,11 +59,10 @@ pub fn wipe(
     if let (Some((backend, side, pairing)), Some(superblock)) = (pair, &holding.superblock) {
         let error = |error| WipeError::Pair { path: flash.description(), backend: backend.description(), error };
         // A detached or outdated cache has no data that the backend lacks.
-        let superblock = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
+        let (superblock, record) = paired(flash, side, superblock.clone(), pairing).map_err(error)?;
         if superblock.state != State::Detached {
             let mut attachment = Attachment::of(superblock, side.inode());
             // The journal may have blocks that the backend lacks. A damaged record names none.
-            let (record, _) = read_unless(true, side).map_err(error)?;
             attachment.name_journal(side, RecordedJournal::of(record.as_ref()))?;
             attachment.abandon(side)?;
         }

@@ -12,7 +12,9 @@ use uuid::Uuid;
 use super::backend_state::without_flash;
 use super::config::OpenDisk;
 use super::{BLOCK, VolumeConfig, VolumeError};
-use crate::attach::{AttachError, BackendSide, Pairing, RecordedJournal, Refusal, VOLUME_SIZE, Wanted, is_damaged};
+use crate::attach::{
+    AttachError, BackendSide, Pairing, Record, RecordedJournal, Refusal, VOLUME_SIZE, Wanted, read_or_damage,
+};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
@@ -44,11 +46,8 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
 /// would destroy those.
 pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Result<(), VolumeError> {
     let info = look_at(config, "backend", &config.backend)?;
-    let is_known = match side.read() {
-        // The check of its cache decides if it can be used.
-        Err(error) if is_damaged(&error) => true,
-        known => known.map_err(|error| VolumeError::Backend { volume: config.whose(), error })?.is_some(),
-    };
+    // The check of its cache decides if a damaged one can be used.
+    let is_known = record_of(config, side)?.map_or(true, |record| record.is_some());
     if is_known || config.backend_id.is_some() {
         return Ok(());
     }
@@ -67,12 +66,13 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
 
 /// Returns the journal that the backend's record names.
 pub(super) fn journal_of_record(config: &VolumeConfig, side: &dyn BackendSide) -> Result<RecordedJournal, VolumeError> {
-    match side.read() {
-        // The check of its cache decides if it can be used.
-        Err(error) if is_damaged(&error) => Ok(RecordedJournal::default()),
-        Err(error) => Err(VolumeError::Backend { volume: config.whose(), error }),
-        Ok(record) => Ok(RecordedJournal::of(record.as_ref())),
-    }
+    // The check of its cache decides if a damaged one can be used.
+    Ok(RecordedJournal::of(record_of(config, side)?.ok().flatten().as_ref()))
+}
+
+/// Returns the backend's record, or the error if it is damaged.
+fn record_of(config: &VolumeConfig, side: &dyn BackendSide) -> Result<io::Result<Option<Record>>, VolumeError> {
+    read_or_damage(side).map_err(|error| VolumeError::Backend { volume: config.whose(), error })
 }
 
 /// Opens the file or the device of the journal, if one is configured. A missing file is created, unless the backend has

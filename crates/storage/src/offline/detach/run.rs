@@ -3,9 +3,7 @@
 use flashwise_core::format::State;
 
 use super::{DetachError, Detached, check_size};
-use crate::attach::{
-    Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock, read_unless,
-};
+use crate::attach::{Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
 use crate::disk::Disk;
 use crate::flash::{Progress, SCAN_THREADS};
 use crate::layout::layout_of;
@@ -41,7 +39,7 @@ fn detach_counted(
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
-    let mut superblock =
+    let (mut superblock, record) =
         paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
     if superblock.state == State::Detached {
         Attachment::finish_detach(superblock, side)?;
@@ -49,7 +47,6 @@ fn detach_counted(
     }
     check_size(backend, &superblock)?;
     // A damaged record says nothing. No journal is open here.
-    let (record, _) = read_unless(true, side).map_err(|error| DetachError::pair(flash, backend, error))?;
     forget_epochs(&mut superblock, record.as_ref(), false);
     let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
     let held = match read {

@@ -3,7 +3,7 @@
 use flashwise_core::format::State;
 
 use super::{List, Options, Outcome, Pair, find_superblock};
-use crate::attach::{Attachment, RecordedJournal, paired, read_unless};
+use crate::attach::{Attachment, RecordedJournal, paired};
 use crate::flash::Progress;
 use crate::journal::{JournalError, JournalOwner, open};
 use crate::layout::layout_of;
@@ -22,7 +22,7 @@ pub fn salvage(
     let Pair { flash, backend, side, pairing, .. } = pair;
     let pair_error = |error| DetachError::pair(flash, backend, error);
     let (found, is_whole) = find_superblock(pair, options)?;
-    let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
+    let (superblock, record) = paired(flash, side, found, pairing).map_err(pair_error)?;
     if superblock.state == State::Detached {
         Attachment::finish_detach(superblock, side)?;
         return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
@@ -30,7 +30,6 @@ pub fn salvage(
     check_size(backend, &superblock)?;
     let layout = layout_of(&superblock).map_err(|error| DetachError::cache(flash, error))?;
     // A damaged record names no journal.
-    let (record, _) = read_unless(true, side).map_err(pair_error)?;
     let journal_blocks = complete(pair, RecordedJournal::of(record.as_ref()), options)
         .map_err(|error| DetachError::Journal { backend: backend.description(), error })?
         .unwrap_or(0);
