@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::time::{self, MutexGuard};
 use flashwise_core::cache::Mode;
+use flashwise_core::format::Place;
 use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::ram::read_buffer::PINS_MAX;
@@ -16,6 +17,7 @@ use super::entries::NoMemory;
 use super::label::{Label, clear};
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
+use super::owners::chunk_of;
 use super::plan::pinned;
 use super::prepare::prepare;
 use super::record::{Change, Member, Shape};
@@ -304,8 +306,12 @@ impl Pool {
         let _one = self.control();
         self.refuse_own(path)?;
         let disk = prepare(path, wipe, self.config.cache.direct_io)?;
+        let old = self.shared.blocks_of_no_disk()?;
         let mut state = self.shared.state();
         let id = state.metadata.add(disk)?;
+        if let Some((end, blocks)) = old {
+            state.rest(end, blocks);
+        }
         self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
         drop(state);
         self.shared.tell_disks();
@@ -399,6 +405,26 @@ impl Pool {
 }
 
 impl Shared {
+    /// Returns the blocks in the log that are on no disk, and the end of their epochs. Their disk was given up, but the
+    /// server ended or another disk rejected writes before the log forgot them. A disk that is added can get their
+    /// numbers.
+    fn blocks_of_no_disk(&self) -> Result<Option<(Place, Vec<u32>)>, PoolError> {
+        if !self.is_in_order() {
+            return Ok(None);
+        }
+        let (_, mut blocks) = self.volume().unfinished_blocks();
+        {
+            let map = &self.state().metadata.map;
+            blocks.retain(|block| map.disk_of(chunk_of(u64::from(*block))).is_none());
+        }
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        // They are in epochs that have ended after this.
+        self.flush_cache()?;
+        Ok(self.volume().ended_epochs().map(|end| (end, blocks)))
+    }
+
     /// Reserves RAM for a logical disk. False if all pins are in use.
     pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> bool {
         let pin = &disk.figures.cache.pin;

@@ -4,6 +4,7 @@ mod bare;
 mod care;
 mod failed_flash;
 mod failing;
+mod given_up;
 mod in_order;
 mod journal;
 pub mod live;
