@@ -34,6 +34,8 @@ pub enum JournalError {
     NotGiven { expected: Uuid },
     #[error("found {found} bytes, expected at least {BYTES_MIN}")]
     TooSmall { found: u64 },
+    #[error("it was cut short: found {found} bytes, expected at least {expected}")]
+    CutShort { found: u64, expected: u64 },
     #[error("it is the journal of backend {found}, expected that of {expected}")]
     OtherBackend { found: Uuid, expected: Uuid },
     #[error("it is journal {found}, expected {expected}, which may have blocks that the backend lacks")]
@@ -57,6 +59,29 @@ impl JournalError {
     /// True if a retry can succeed.
     pub fn is_of_device(&self) -> bool {
         matches!(self, JournalError::Io(_) | JournalError::Place { .. })
+    }
+
+    /// Returns the advice for a start without this journal, or nothing. `gives_up` is true if the flash is given up.
+    pub fn way_out(&self, gives_up: bool) -> &'static str {
+        match self {
+            JournalError::Absent { .. } | JournalError::Missing { .. } | JournalError::CutShort { .. } if gives_up => {
+                ". If it is lost, give a new journal that is blank"
+            }
+            JournalError::Absent { .. } | JournalError::Missing { .. } | JournalError::CutShort { .. } => {
+                ". If it is lost, remove the key journal, and set write-back-order = \"barriers\""
+            }
+            _ => "",
+        }
+    }
+
+    /// True if an operator may give up the journal. One of another backend is only the wrong one.
+    pub fn is_of_lost_journal(&self) -> bool {
+        match self {
+            JournalError::Absent { .. } | JournalError::NotGiven { .. } | JournalError::Missing { .. } => true,
+            JournalError::CutShort { .. } | JournalError::Damaged | JournalError::Waits { .. } => true,
+            JournalError::Io(_) | JournalError::Place { .. } | JournalError::TooSmall { .. } => false,
+            JournalError::OtherBackend { .. } | JournalError::Other { .. } | JournalError::Foreign => false,
+        }
     }
 }
 
@@ -138,7 +163,12 @@ impl<'a> Aligned<'a> {
         Aligned { disk, memory: Memory::new(RUN_BLOCKS) }
     }
 
-    fn read(&mut self, page: u32, bytes: &mut [u8]) -> io::Result<()> {
+    /// Reads pages of a journal. It had them when they were written.
+    fn read(&mut self, page: u32, bytes: &mut [u8]) -> Result<(), JournalError> {
+        let (found, expected) = (self.disk.size(), u64::from(page) * BLOCK_BYTES as u64 + bytes.len() as u64);
+        if expected > found {
+            return Err(JournalError::CutShort { found, expected });
+        }
         for (number, part) in bytes.chunks_mut(RUN_BLOCKS * BLOCK_BYTES).enumerate() {
             let memory = &mut self.memory.bytes_mut()[..part.len()];
             let at = u64::from(page) + (number * RUN_BLOCKS) as u64;
@@ -158,7 +188,12 @@ impl<'a> Aligned<'a> {
         Ok(())
     }
 
-    fn read_marks(&mut self) -> io::Result<[Page; MARKS]> {
+    /// Returns the group that follows `last`, if it is whole.
+    fn find_group(&mut self, last: &Head) -> Result<Option<Group>, JournalError> {
+        Group::find(last, BYTES_MAX / BLOCK_BYTES as u64, |page, bytes| self.read(page, bytes))
+    }
+
+    fn read_marks(&mut self) -> Result<[Page; MARKS], JournalError> {
         let mut marks = [[0; BLOCK_BYTES]; MARKS];
         self.read(0, marks.as_flattened_mut())?;
         Ok(marks)
@@ -200,7 +235,7 @@ pub fn open(journal: &dyn Disk, backend: &dyn Disk, owner: &JournalOwner) -> Res
             Head { journal: Uuid::new_v4().into_bytes(), backend: identity, ..Head::default() }
         }
     };
-    let group = Group::find(&last, pages, |page, bytes| journal.read(page, bytes))?;
+    let group = journal.find_group(&last)?;
     let (mut waits_for, mut replayed_blocks) = (Vec::new(), None);
     if let Some(group) = &group {
         // If only the server ended, the device may still lose it.
@@ -211,7 +246,7 @@ pub fn open(journal: &dyn Disk, backend: &dyn Disk, owner: &JournalOwner) -> Res
     } else if !owner.recorded.waits_for.is_empty() && !owner.gives_up {
         // The start that wrote its mark ended before it changed the record.
         let before = Head { number: last.number.saturating_sub(1), ..last };
-        if Group::find(&before, pages, |page, bytes| journal.read(page, bytes))?.is_none() {
+        if journal.find_group(&before)?.is_none() {
             return Err(JournalError::Damaged);
         }
     } else {
@@ -234,7 +269,8 @@ pub fn clear(journal: &dyn Disk, identity: [u8; 16]) -> io::Result<()> {
         return Ok(());
     }
     let mut journal = Aligned::new(journal);
-    if Head::last(&journal.read_marks()?).is_some_and(|last| last.backend == identity) {
+    let marks = journal.read_marks().map_err(io::Error::other)?;
+    if Head::last(&marks).is_some_and(|last| last.backend == identity) {
         journal.write(0, &[0; MARKS * BLOCK_BYTES])?;
         journal.disk.sync()?;
     }
@@ -263,7 +299,7 @@ fn put_in_place(
         }
         Ok(())
     };
-    if !group.read(|page, bytes| Ok(journal.read(page, bytes)?), write)? {
+    if !group.read(|page, bytes| journal.read(page, bytes), write)? {
         return Err(io::Error::other("it changed while it was read").into());
     }
     backend.sync().map_err(|error| failed(backend, owner, u32::MAX, error))?;

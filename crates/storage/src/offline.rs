@@ -3,5 +3,6 @@
 pub mod capture;
 pub mod check;
 pub mod detach;
+pub mod journal;
 pub mod salvage;
 pub mod wipe;

@@ -9,9 +9,10 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::human;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{DetachProgress, DetachState};
-use flashwise_storage::disk::file::Options;
+use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_storage::disk::zoned::open_flash;
-use flashwise_storage::offline::detach::{Detached, detach};
+use flashwise_storage::offline::detach::{Detached, Pair, detach};
+use flashwise_storage::offline::journal::GivenJournal;
 use flashwise_storage::pool::{Pool, PoolConfig};
 use flashwise_storage::volume::VolumeConfig;
 use serde_json::Value;
@@ -200,18 +201,25 @@ fn offline(volume: &VolumeConfig, opened: OpenBackend, salvage: &SalvageFlags) -
     if !salvage.salvage {
         refuse_no_flash(&*flash_disk, "detach")?;
     }
+    let path = salvage.journal(volume)?;
+    let disk = path.filter(|path| path.exists()).map(|path| FileDisk::open(path, Options::default())).transpose()?;
+    let journal = match (path, &disk) {
+        (_, Some(disk)) => GivenJournal::Disk(disk),
+        (Some(path), None) => GivenJournal::Absent(path),
+        (None, None) => GivenJournal::Nothing,
+    };
     let read = Bar::erase_units(format!("reading {}", flash.display()));
     let reading = |done, all| read.set(done, all);
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);
     let bytes = |blocks| blocks * BLOCK_BYTES as u64;
     let mut progress = |done, all| bar.set(bytes(done), bytes(all));
+    let pair = Pair { flash: &*flash_disk, backend: &*backend_disk, journal, side: &*side, pairing: &pairing };
     if salvage.salvage {
-        let disks = (&*flash_disk, &*backend_disk);
-        let salvaged = salvage.run(volume, disks, &*side, &pairing, &reading, &mut progress)?;
+        let salvaged = salvage.run(volume, pair, &reading, &mut progress)?;
         drop((read, bar));
         return salvaged.tell(volume);
     }
-    let detached = detach(&*flash_disk, &*backend_disk, &*side, &pairing, &reading, &mut progress)?;
+    let detached = detach(pair, &reading, &mut progress)?;
     drop((read, bar));
     match detached {
         Detached::Now { destaged_blocks } => println!(

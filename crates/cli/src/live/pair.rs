@@ -9,7 +9,7 @@ use flashwise_storage::attach::stores::side_of;
 use flashwise_storage::attach::{BackendSide, Pairing, is_damaged};
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::{FileDisk, Options};
-use flashwise_storage::disk::identity::{Identity, identity};
+use flashwise_storage::disk::identity::{Identity, IdentityError, identity};
 use flashwise_storage::flash::is_blank;
 use flashwise_storage::pool::label::Label;
 use flashwise_storage::volume::{Storage, VolumeConfig};
@@ -62,6 +62,7 @@ pub struct OpenBackend {
 impl OpenBackend {
     /// Opens the backend of a volume.
     pub fn of(volume: &VolumeConfig, options: Options) -> anyhow::Result<OpenBackend> {
+        refuse_disk_of_pool(volume)?;
         let disk = Arc::new(FileDisk::open(&volume.backend, options)?);
         let identity = identity(&disk, volume.backend_id.as_deref())?;
         let side = side_of(disk.clone(), identity.id, &volume.state_directory)?;
@@ -89,6 +90,30 @@ impl OpenBackend {
         let pairing = Pairing { backend: identity.id, is_identified: false, discards: false };
         OpenBackend { disk, identity, side, pairing }
     }
+}
+
+/// Refuses a disk of a pool as a backend, unless it is one whose clients made a pool. It gets no identity.
+fn refuse_disk_of_pool(volume: &VolumeConfig) -> anyhow::Result<()> {
+    let options = Options { read_only: true, ..Options::default() };
+    let disk = Arc::new(FileDisk::open(&volume.backend, options)?);
+    let (Ok(Ok(label)), None) = (Label::read(&*disk), &volume.backend_id) else { return Ok(()) };
+    let has_record = match identity(&disk, None) {
+        Err(IdentityError::Never { .. }) => false,
+        identity => match side_of(disk, identity?.id, &volume.state_directory)?.read() {
+            Err(error) => is_damaged(&error),
+            record => record?.is_some(),
+        },
+    };
+    if has_record {
+        return Ok(());
+    }
+    Err(Misuse(format!(
+        "{} is a disk of pool '{}', which has no --backend. Give --config to detach or attach its cache, and only \
+         --flash to check or wipe it",
+        volume.backend.display(),
+        label.pool_name
+    ))
+    .into())
 }
 
 /// Refuses a flash that has no superblock because it is blank there or is a disk of a pool.

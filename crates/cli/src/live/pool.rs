@@ -120,7 +120,8 @@ pub fn settings(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
             let what = format!("--set: found '{set}', expected a key and a value such as ram=1GiB");
             return Err(Misuse(what).into());
         };
-        let value = if key == "flash" { absolute(&PathBuf::from(value))? } else { value.to_owned() };
+        let value =
+            if ["flash", "journal"].contains(&key) { absolute(&PathBuf::from(value))? } else { value.to_owned() };
         if settings.insert(key.to_owned(), value).is_some() {
             return Err(Misuse(format!("--set: {key} is given twice")).into());
         }

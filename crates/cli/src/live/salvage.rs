@@ -8,11 +8,10 @@ use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
-use flashwise_storage::attach::{BackendSide, Pairing};
 use flashwise_storage::disk::Disk;
-use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
 use flashwise_storage::flash::Progress;
-use flashwise_storage::offline::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
+use flashwise_storage::offline::detach::Pair;
+use flashwise_storage::offline::salvage::{Listed, Options, Outcome, Reason, salvage};
 use flashwise_storage::volume::VolumeConfig;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::{is_stream, name_of, write_whole};
@@ -47,6 +46,14 @@ pub struct SalvageFlags {
 }
 
 impl SalvageFlags {
+    /// Returns the path of the journal of a volume or a pool.
+    pub fn journal<'a>(&'a self, volume: &'a VolumeConfig) -> anyhow::Result<Option<&'a Path>> {
+        match self.journal.as_deref() {
+            Some(path) if !path.exists() => Err(Misuse(format!("--journal: {} does not exist", path.display())).into()),
+            given => Ok(given.or(volume.journal.as_deref())),
+        }
+    }
+
     /// True if the options fit one volume only, because its list has a name.
     pub fn is_for_one(&self) -> bool {
         self.lost_list.is_some()
@@ -82,9 +89,7 @@ impl SalvageFlags {
     pub fn run(
         &self,
         volume: &VolumeConfig,
-        (flash, backend): (&dyn Disk, &dyn Disk),
-        side: &dyn BackendSide,
-        pairing: &Pairing,
+        pair: Pair<'_>,
         reading: Progress<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> anyhow::Result<Salvaged> {
@@ -94,7 +99,7 @@ impl SalvageFlags {
             return Err(exists(&list).into());
         }
         // Without a superblock the geometry is needed; bad values are an error only if they were given.
-        let geometry = match self.geometry(volume, flash) {
+        let geometry = match self.geometry(volume, pair.flash) {
             Err(error) if self.erase_unit.is_some() || self.flash_size.is_some() => return Err(error),
             geometry => geometry.ok(),
         };
@@ -106,12 +111,6 @@ impl SalvageFlags {
                 error => io::Error::other(error),
             })
         };
-        // A journal that is lost may be given up.
-        let configured = volume.journal.as_ref().filter(|path| path.exists());
-        let journal = self.journal.as_ref().or(configured);
-        let journal = journal.map(|path| FileDisk::open(path, FileOptions::default())).transpose()?;
-        let journal = journal.as_ref().map(|disk| disk as &dyn Disk);
-        let pair = Pair { flash, backend, journal, side, pairing };
         let outcome = salvage(pair, &options, &mut write, reading, progress)?;
         Ok(Salvaged { outcome, list })
     }

@@ -51,6 +51,7 @@ mod page;
 mod planted;
 #[cfg(feature = "client-tests")]
 mod pool;
+mod pool_journal;
 #[cfg(feature = "client-tests")]
 mod pool_mishaps;
 #[cfg(feature = "guest-tests")]

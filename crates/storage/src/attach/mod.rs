@@ -570,10 +570,16 @@ impl Attachment {
     /// Finishes a detach that was interrupted between the mark on the flash, which is in `superblock`, and the
     /// backend's record.
     pub(crate) fn finish_detach(superblock: Superblock, side: &dyn BackendSide) -> io::Result<()> {
-        if side.read()?.is_some_and(|record| !record.may_be_dirty) {
+        let record = side.read()?;
+        if record.as_ref().is_some_and(|record| !record.may_be_dirty) {
             return note_detached(side);
         }
         let mut attachment = Attachment::of(superblock, side.inode());
+        // A disk that is missing still needs its blocks.
+        let journal = RecordedJournal::of(record.as_ref());
+        if !journal.waits_for.is_empty() {
+            attachment.record.journal = journal;
+        }
         attachment.record.detached = true;
         attachment.abandon(side)
     }

@@ -11,8 +11,8 @@ use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::flash::{FlashError, Progress};
 use crate::offline::check::Report;
-use crate::offline::detach::DetachError;
-use crate::offline::salvage::{List, Options, Outcome, Pair};
+use crate::offline::detach::{DetachError, Pair};
+use crate::offline::salvage::{List, Options, Outcome};
 use crate::volume::{Opening, VolumeConfig, VolumeError};
 
 /// A layout of a cache on its flash.

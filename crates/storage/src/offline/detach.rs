@@ -17,11 +17,12 @@ use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::memory::Memory;
 use flashwise_engine::wlfc::{Engine, Settings};
 
-use crate::attach::AttachError;
+use crate::attach::{AttachError, BackendSide, Pairing, RecordedJournal};
 use crate::disk::Disk;
 use crate::export::Error;
 use crate::flash::{FlashError, cache_tag};
 use crate::journal::JournalError;
+use crate::offline::journal::GivenJournal;
 use crate::wlfc::start;
 pub(crate) use in_order::destage_in_order;
 pub use run::detach;
@@ -44,8 +45,8 @@ pub enum DetachError {
     Unwritten { path: String, written: u64, all: u64, error: io::Error },
     #[error("flash {path} and backend {backend}: {error}")]
     Pair { path: String, backend: String, error: AttachError },
-    #[error("backend {backend}: journal: {error}. --discard-rest gives it up, with all that cannot be salvaged")]
-    Journal { backend: String, error: JournalError },
+    #[error("backend {backend}: journal{journal}: {error}{}", if .error.is_of_lost_journal() { GIVE_UP } else { "" })]
+    Journal { backend: String, journal: String, error: JournalError },
     #[error("backend {path}: found {found} bytes, expected {expected}; it was truncated or is another backend")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
@@ -89,9 +90,37 @@ impl DetachError {
     }
 }
 
+/// The way out if a journal is lost.
+const GIVE_UP: &str = ". 'flashwise detach --salvage --discard-rest' gives it up, with all that cannot be salvaged";
+
 fn listed(blocks: &[u32]) -> String {
     let named: Vec<String> = blocks.iter().take(10).map(u32::to_string).collect();
     format!("{}{}", named.join(", "), if blocks.len() > 10 { ", ..." } else { "" })
+}
+
+/// A cache that no server uses, and its backend.
+#[derive(Clone, Copy)]
+pub struct Pair<'a> {
+    /// The cache.
+    pub flash: &'a dyn Disk,
+    /// The backend.
+    pub backend: &'a dyn Disk,
+    /// The journal of the backend.
+    pub journal: GivenJournal<'a>,
+    /// The backend's record of its cache.
+    pub side: &'a dyn BackendSide,
+    /// The expected pairing.
+    pub pairing: &'a Pairing,
+}
+
+impl Pair<'_> {
+    /// Writes the last group of the `recorded` journal into place. Returns the number of blocks. See
+    /// [`GivenJournal::complete`].
+    pub(super) fn complete(&self, recorded: RecordedJournal, gives_up: bool) -> Result<usize, DetachError> {
+        let Pair { backend, journal, side, pairing, .. } = self;
+        let error = |error| DetachError::Journal { backend: backend.description(), journal: journal.path(), error };
+        journal.complete(*backend, *side, pairing, recorded, gives_up).map_err(error)
+    }
 }
 
 /// The result of a detach.

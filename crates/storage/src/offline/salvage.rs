@@ -15,10 +15,10 @@ use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as 
 use flashwise_core::wlfc::{Oob, State as BucketState};
 use flashwise_engine::memory::Memory;
 
-use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, read_or_damage};
+use crate::attach::{Attachment, BackendSide, may_be_dirty, read_or_damage};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
-use crate::offline::detach::{DetachError, destage, destage_buckets, dirty_copies};
+use crate::offline::detach::{DetachError, Pair, destage, destage_buckets, dirty_copies};
 use crate::wlfc::{made_up, start};
 pub use run::salvage;
 
@@ -102,21 +102,6 @@ impl Outcome {
 
 /// Stores the listed blocks.
 pub type List<'a> = &'a mut dyn FnMut(&[Listed]) -> io::Result<()>;
-
-/// A damaged cache and its backend.
-#[derive(Clone, Copy)]
-pub struct Pair<'a> {
-    /// The cache.
-    pub flash: &'a dyn Disk,
-    /// The backend.
-    pub backend: &'a dyn Disk,
-    /// The journal of the backend, if it is at hand.
-    pub journal: Option<&'a dyn Disk>,
-    /// The backend's record of its cache.
-    pub side: &'a dyn BackendSide,
-    /// The expected pairing.
-    pub pairing: &'a Pairing,
-}
 
 /// Like [`salvage`], for a log.
 pub(crate) fn salvage_log(

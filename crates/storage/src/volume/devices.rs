@@ -81,15 +81,18 @@ pub(super) fn open_journal_disk(
     config: &VolumeConfig,
     side: &dyn BackendSide,
 ) -> Result<Option<Arc<dyn Disk>>, VolumeError> {
-    let expected = journal_of_record(config, side)?.id;
+    let RecordedJournal { id: expected, waits_for } = journal_of_record(config, side)?;
     if let Some(OpenDisk(disk)) = &config.journal_disk {
         return Ok(Some(disk.clone()));
     }
     let path = config.journal.as_deref().unwrap_or(Path::new(""));
-    let refused = |error| VolumeError::Journal { volume: config.whose(), path: path.display().to_string(), error };
+    let refused = |error| {
+        let (volume, path, gives_up) = (config.whose(), path.display().to_string(), config.discard_cache);
+        VolumeError::Journal { volume, path, error, gives_up }
+    };
     if config.journal.is_none() {
-        // Without the flash, only the journal can complete the backend.
-        return match expected.filter(|_| config.discard_cache) {
+        // Without the flash, only the journal can complete the backend, or a disk of it that was missing.
+        return match expected.filter(|_| config.discard_cache || !waits_for.is_empty()) {
             Some(expected) => Err(refused(JournalError::NotGiven { expected })),
             None => Ok(None),
         };

@@ -105,8 +105,8 @@ pub enum VolumeError {
     NotRead { volume: Whose, reason: String },
     #[error("{volume}: layout wlfc fixes the size of a volume while it has a cache; detach the cache first")]
     FixedSize { volume: Whose },
-    #[error("{volume}: journal '{path}': {error}")]
-    Journal { volume: Whose, path: String, error: JournalError },
+    #[error("{volume}: journal{}: {error}{}", quoted(path), error.way_out(*.gives_up))]
+    Journal { volume: Whose, path: String, error: JournalError, gives_up: bool },
     #[error("{volume}: its cache is detached")]
     Detached { volume: Whose },
     #[error("{volume}: its cache is not detached, so there is nothing to attach")]
@@ -165,4 +165,9 @@ impl VolumeError {
         };
         is_dead(error) || given_up && error.kind() == io::ErrorKind::NotFound
     }
+}
+
+/// Formats a path; nothing if there is none.
+fn quoted(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" '{path}'") }
 }

@@ -271,6 +271,7 @@ fn open_journal(
         volume: config.whose(),
         path: path.clone(),
         error,
+        gives_up,
     })?;
     let mut note =
         |text: String| notes.push(format!("{} {}: journal {path}: {text}", config.whose().kind(), config.name));
@@ -286,8 +287,8 @@ fn open_journal(
         journal.pages = 0;
         let paths: Vec<&str> = opened.waits_for.iter().map(|part| part.path.as_str()).collect();
         note(format!(
-            "blocks of its last group wait for {}, which is missing. Keep the journal until a start has that disk, or \
-             follows its giving up; until then it is used for nothing else",
+            "blocks of its last group wait for {}, which is missing. Keep the journal: the next start with that disk \
+             needs it. Until then, it takes no other group",
             paths.join(" and ")
         ));
     }

@@ -21,8 +21,8 @@ use crate::export::Request;
 use crate::flash::{FlashError, Progress, cache_tag, write_superblock};
 use crate::layout::{CacheLayout, End, Held};
 use crate::offline::check::{Report, check_buckets};
-use crate::offline::detach::{DetachError, destage_buckets};
-use crate::offline::salvage::{self, List, Outcome, Pair, salvage_buckets};
+use crate::offline::detach::{DetachError, Pair, destage_buckets};
+use crate::offline::salvage::{self, List, Outcome, salvage_buckets};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeConfig, VolumeError};
 

@@ -11,7 +11,8 @@ use flashwise_storage::attach::memory::MemorySide;
 use flashwise_storage::attach::{BackendSide, Pairing, Record};
 use flashwise_storage::disk::identity::Identity;
 use flashwise_storage::export::{Export, Operation, Request};
-use flashwise_storage::offline::detach::{DetachError, Detached, detach};
+use flashwise_storage::offline::detach::{DetachError, Detached, Pair, detach};
+use flashwise_storage::offline::journal::GivenJournal;
 use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::history::History;
@@ -37,7 +38,9 @@ impl Devices {
         let side = MemorySide::default();
         side.write(&self.record).unwrap();
         let pairing = Pairing { backend: [9; 16], is_identified: true, discards: false };
-        let detached = detach(&self.flash, &self.backend, &side, &pairing, &|_, _| (), &mut |_, _| ());
+        let (flash, backend, journal) = (&self.flash, &self.backend, GivenJournal::Nothing);
+        let pair = Pair { flash, backend, journal, side: &side, pairing: &pairing };
+        let detached = detach(pair, &|_, _| (), &mut |_, _| ());
         self.record = side.read().unwrap().unwrap();
         detached
     }

@@ -18,7 +18,9 @@ use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
 use flashwise_storage::disk::identity::{Identity, identity};
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::journal::{self, JournalOwner};
-use flashwise_storage::offline::salvage::{Options as SalvageOptions, Pair, salvage};
+use flashwise_storage::offline::detach::Pair;
+use flashwise_storage::offline::journal::GivenJournal;
+use flashwise_storage::offline::salvage::{Options as SalvageOptions, salvage};
 use flashwise_storage::volume::{OpenDisk, Opened, Storage, Volume, VolumeConfig};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
@@ -222,20 +224,31 @@ fn a_salvage_completes_the_backend_from_its_journal_or_refuses() {
     let id = identity(&backend, None).unwrap().id;
     let side = side_of(backend.clone(), id, &config.state_directory).unwrap();
     let pairing = Pairing { backend: id, is_identified: false, discards: false };
-    let run = |journal: Option<&dyn Disk>, options| {
+    let run = |journal: GivenJournal<'_>, discard_rest| {
         let pair = Pair { flash: &*flash, backend: &*backend, journal, side: &*side, pairing: &pairing };
+        let options = SalvageOptions { discard_rest, ..SalvageOptions::default() };
         salvage(pair, &options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
     };
-    let blank = FakeDisk::new(16, BLOCK_BYTES);
-    for (journal, expected) in [(None, "none is configured"), (Some(&blank as &dyn Disk), "it is blank or damaged")] {
-        let error = run(journal, SalvageOptions::default()).unwrap_err();
+    let [blank, other] = [(); 2].map(|()| FakeDisk::new(16, BLOCK_BYTES));
+    journal::open(&other, &*backend, &JournalOwner::of_volume([7; 16], None)).unwrap();
+    let short = ReadOnly(Arc::new(FakeDisk::new(1, BLOCK_BYTES)));
+    let given_up = "'flashwise detach --salvage --discard-rest' gives it up";
+    for (journal, expected, end) in [
+        (GivenJournal::Nothing, "journal: none is configured", given_up),
+        (GivenJournal::Absent(Path::new("away")), "journal away: it does not exist", given_up),
+        (GivenJournal::Disk(&blank), "journal disk: it is blank or damaged", given_up),
+        (GivenJournal::Disk(&short), "journal disk: it was cut short: found 4096 bytes, expected", given_up),
+        (GivenJournal::Disk(&other), "journal disk: it is the journal of backend ", "expected that of "),
+    ] {
+        let error = run(journal, false).unwrap_err();
         assert!(error.is_misuse() && error.to_string().contains(expected), "{error}");
-        assert!(error.to_string().contains("--discard-rest gives it up"), "{error}");
+        assert!(error.to_string().contains(end), "{error}");
     }
-    let outcome = run(Some(&*journal), SalvageOptions::default()).unwrap();
+    assert!(run(GivenJournal::Disk(&other), true).is_err(), "it is the wrong one");
+    let outcome = run(GivenJournal::Disk(&*journal), false).unwrap();
     assert_eq!((outcome.journal_blocks, outcome.detached), (2, true));
     assert_eq!([3, 9, 4].map(|block| byte_at(&config.backend, block)), [5, 6, 0]);
-    assert!(run(None, SalvageOptions::default()).unwrap().was_detached);
+    assert!(run(GivenJournal::Nothing, false).unwrap().was_detached);
 }
 
 #[test]

@@ -18,7 +18,8 @@ use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_storage::disk::identity::identity;
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::flash::{read_superblock, write_superblock};
-use flashwise_storage::offline::detach::{DetachError, Detached, detach};
+use flashwise_storage::offline::detach::{DetachError, Detached, Pair, detach};
+use flashwise_storage::offline::journal::GivenJournal;
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
 use rustix::fs::XattrFlags;
 

@@ -15,7 +15,8 @@ use crate::attach::{BackendSide, Pairing, Record};
 use crate::disk::memory::MemoryDisk;
 use crate::export::{Operation, Request};
 use crate::flash::{Progress, format, read_superblock, write_superblock};
-use crate::offline::detach::{DetachError, Detached, detach};
+use crate::offline::detach::{DetachError, Detached, Pair, detach};
+use crate::offline::journal::GivenJournal;
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;
@@ -111,6 +112,10 @@ fn perform(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk) {
 }
 
 impl World {
+    fn pair<'a>(&'a self, backend: &'a MemoryDisk, pairing: &'a Pairing) -> Pair<'a> {
+        Pair { flash: &self.flash, backend, journal: GivenJournal::Nothing, side: &self.side, pairing }
+    }
+
     fn check(&self, data: bool) -> Report {
         let before = self.flash.contents();
         let report = check(&self.flash, Some((&identity(), self.backend.size())), data, &|_| ()).unwrap();
@@ -303,8 +308,7 @@ fn after_detaching_the_backend_has_the_newest_of_every_block() {
     let dirty = world.recovered().log.dirty_blocks();
     let mut told = (0, 0);
     let detached =
-        detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |done, all| told = (done, all))
-            .unwrap();
+        detach(world.pair(&world.backend, &PAIRING), &|_, _| (), &mut |done, all| told = (done, all)).unwrap();
     assert_eq!(detached, Detached::Now { destaged_blocks: dirty });
     assert_eq!(told, (dirty, dirty));
     let contents = world.backend.contents();
@@ -314,7 +318,7 @@ fn after_detaching_the_backend_has_the_newest_of_every_block() {
     }
     let report = world.check(true);
     assert!(report.is_sound() && report.findings[0].text.contains("is detached"), "{report:?}");
-    let again = detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap();
+    let again = detach(world.pair(&world.backend, &PAIRING), &|_, _| (), &mut |_, _| ()).unwrap();
     assert_eq!(again, Detached::Before);
 }
 
@@ -323,7 +327,7 @@ fn detaching_does_not_call_a_cache_detached_that_lost_a_block() {
     let world = world(60);
     let (block, slot) = world.slot(true);
     world.damage(slot);
-    let error = detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap_err();
+    let error = detach(world.pair(&world.backend, &PAIRING), &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(matches!(&error, DetachError::Lost { blocks, .. } if blocks == &[block]), "{error}");
     let contents = world.backend.contents();
     for (&other, &byte) in world.newest.iter().filter(|(other, _)| **other != u64::from(block)) {
@@ -337,10 +341,9 @@ fn detaching_from_another_backend_is_refused_and_writes_nothing() {
     let world = world(20);
     let (flash, backend) = (world.flash.contents(), world.backend.contents());
     let other = Pairing { backend: [8; 16], ..PAIRING };
-    let error = detach(&world.flash, &world.backend, &world.side, &other, &|_, _| (), &mut |_, _| ()).unwrap_err();
+    let error = detach(world.pair(&world.backend, &other), &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(error.to_string().contains("it is a cache of another backend"), "{error}");
-    let error =
-        detach(&world.flash, &MemoryDisk::new(4096), &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap_err();
+    let error = detach(world.pair(&MemoryDisk::new(4096), &PAIRING), &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, DetachError::BackendTooSmall { found: 4096, .. }), "{error}");
     assert!(world.flash.contents() == flash && world.backend.contents() == backend);
 }

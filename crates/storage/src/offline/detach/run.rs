@@ -2,51 +2,50 @@
 
 use flashwise_core::format::State;
 
-use super::{DetachError, Detached, check_size};
-use crate::attach::{Attachment, BackendSide, Pairing, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
-use crate::disk::Disk;
+use super::{DetachError, Detached, Pair, check_size};
+use crate::attach::{Attachment, RecordedJournal, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
 use crate::flash::{Progress, SCAN_THREADS};
 use crate::layout::layout_of;
 
-/// Writes back the dirty blocks of the cache on `flash`, and marks it as detached on both sides. `reading` receives the
-/// progress of reading the cache, `progress` the number of blocks written back and their total.
+/// Writes back the dirty blocks of a cache, and marks it as detached on both sides. A disk of a pool first gets the
+/// blocks that wait for it in the journal. `reading` receives the progress of reading the cache, `progress` the number
+/// of blocks written back and their total.
 pub fn detach(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
+    pair: Pair<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
     let mut come = None;
-    let detached = detach_counted(flash, backend, side, pairing, reading, &mut |written, all| {
+    let detached = detach_counted(pair, reading, &mut |written, all| {
         come = Some((written, all));
         progress(written, all);
     });
     detached.map_err(|error| match (error, come) {
         (DetachError::Io(error), Some((written, all))) if written < all => {
-            DetachError::Unwritten { path: flash.description(), written, all, error }
+            DetachError::Unwritten { path: pair.flash.description(), written, all, error }
         }
         (error, _) => error,
     })
 }
 
 fn detach_counted(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
+    pair: Pair<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
+    let Pair { flash, backend, side, pairing, .. } = pair;
     let (mut superblock, record) =
         paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
+    // The flash has all other blocks of the journal that the backend lacks. A damaged record says nothing.
+    let recorded = RecordedJournal::of(record.as_ref());
+    if !recorded.waits_for.is_empty() {
+        pair.complete(recorded, false)?;
+    }
     if superblock.state == State::Detached {
         Attachment::finish_detach(superblock, side)?;
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
-    // A damaged record says nothing. No journal is open here.
     forget_epochs(&mut superblock, record.as_ref(), false);
     let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
     let held = match read {

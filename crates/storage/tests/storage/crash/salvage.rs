@@ -9,8 +9,9 @@ use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_storage::attach::Pairing;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::export::Operation;
-use flashwise_storage::offline::detach::DetachError;
-use flashwise_storage::offline::salvage::{Options, Outcome as Salvaged, Pair, Reason, salvage};
+use flashwise_storage::offline::detach::{DetachError, Pair};
+use flashwise_storage::offline::journal::GivenJournal;
+use flashwise_storage::offline::salvage::{Options, Outcome as Salvaged, Reason, salvage};
 use flashwise_testing::fake_disk::Loss;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
@@ -62,7 +63,7 @@ fn pairing() -> Pairing {
 
 pub fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
     let [flash, backend, journal] = &devices.disks;
-    let journal = Some(journal as &dyn Disk);
+    let journal = GivenJournal::Disk(journal);
     let pair = Pair { flash, backend, journal, side: &devices.side(), pairing: &pairing() };
     salvage(pair, options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
 }

@@ -11,8 +11,8 @@ use flashwise_storage::driver::{Driver, Performer};
 use flashwise_storage::flash::{FlashError, Progress, cache_tag};
 use flashwise_storage::layout::{CacheLayout, End, Held};
 use flashwise_storage::offline::check::Report;
-use flashwise_storage::offline::detach::DetachError;
-use flashwise_storage::offline::salvage::{List, Options, Outcome, Pair};
+use flashwise_storage::offline::detach::{DetachError, Pair};
+use flashwise_storage::offline::salvage::{List, Options, Outcome};
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Opening, VolumeError};
 

@@ -29,7 +29,9 @@ impl Setting {
         let id = identity(&backend, None).unwrap().id;
         let side = side_of(backend.clone(), id, &self.config.state_directory).unwrap();
         let pairing = Pairing { backend: id, is_identified: false, discards: false };
-        detach(&flash, &*backend, &*side, &pairing, &|_, _| (), &mut |_, _| ())
+        let (journal, side) = (GivenJournal::Nothing, &*side);
+        let pair = Pair { flash: &flash, backend: &*backend, journal, side, pairing: &pairing };
+        detach(pair, &|_, _| (), &mut |_, _| ())
     }
 }
 

@@ -19,25 +19,25 @@ const CHUNK: u64 = CHUNK_BYTES;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const CHUNK_BLOCKS: u32 = (CHUNK / BLOCK) as u32;
 
-fn open(config: &PoolConfig) -> Result<(Pool, String), String> {
+pub fn open(config: &PoolConfig) -> Result<(Pool, String), String> {
     let (pool, Opened { notes, .. }) = Pool::open(config.clone(), &|_, _| ()).map_err(|error| error.to_string())?;
     Ok((pool, notes.join(" ")))
 }
 
 /// A pool whose journal has a group with a block of two chunks, which are on different disks. The logical disk has
 /// other blocks of them.
-struct Waiting {
-    tank: Tank,
+pub struct Waiting {
+    pub tank: Tank,
     /// The configuration without the disk of the second chunk, and with it as `tank` has it.
-    degraded: PoolConfig,
+    pub degraded: PoolConfig,
     /// The offset of the group's block in both chunks.
-    at: [u64; 2],
+    pub at: [u64; 2],
     /// Path and number of the second chunk's disk.
-    away: (PathBuf, u32),
+    pub away: (PathBuf, u32),
 }
 
 impl Waiting {
-    fn new() -> Waiting {
+    pub fn new() -> Waiting {
         let mut tank = Tank::new(true);
         let journal = tank.config.disks[0].with_file_name("tank.journal");
         tank.config.cache.journal = Some(journal.clone());
@@ -67,14 +67,14 @@ impl Waiting {
     }
 
     /// Gives up the flash.
-    fn lose_flash(&mut self) {
+    pub fn lose_flash(&mut self) {
         std::fs::remove_file(&self.tank.config.cache.flash).unwrap();
         for cache in [&mut self.tank.config.cache, &mut self.degraded.cache] {
             (cache.discard_cache, cache.flash, cache.flash_size_bytes) = (true, PathBuf::new(), None);
         }
     }
 
-    fn waits(&self, notes: &str) -> bool {
+    pub fn waits(&self, notes: &str) -> bool {
         notes.contains(&format!("blocks of its last group wait for {}, which is missing", self.away.0.display()))
     }
 }

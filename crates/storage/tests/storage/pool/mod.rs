@@ -9,6 +9,7 @@ mod in_order;
 mod journal;
 pub mod live;
 mod moving;
+mod offline;
 mod recorded;
 
 use std::collections::BTreeMap;
