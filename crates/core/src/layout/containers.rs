@@ -12,18 +12,19 @@
 //! step.
 
 mod dirty;
+mod end;
 mod kept;
 mod slot_set;
 mod state;
-mod witness;
 
 use std::collections::VecDeque;
 
 use super::contents::{AnyPolicy, Contents};
-use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Record, Region};
+use crate::format::{Geometry, Kind, RECORDS_PER_PAGE, Record, Region};
 use crate::step::{Cause, Frame, LogRecord, Step};
 pub use crate::step::{Footer, Segment};
 use dirty::Dirty;
+use end::End;
 use kept::Kept;
 
 /// Maximum number of regions recorded one by one as forgotten, if fewer units than [`FORGETTING_UNITS_MIN`] are free.
@@ -51,19 +52,7 @@ pub struct Log {
     units: Vec<ContainerUnit>,
     /// Sequence number of the oldest valid unit.
     tail: u64,
-    /// Sequence number of the unit that is being filled, 0 before the first.
-    head: u64,
-    /// Page of the head unit where the next segment starts.
-    page: u32,
-    /// Pages before it that are invalid, because a crash interrupted their writes.
-    skipped: u32,
-    /// True if units are only written at their ends, as in [`crate::format::Superblock::in_order`].
-    in_order: bool,
-    /// Records in the head unit's sealed segments.
-    unit_records: usize,
-    previous_end: u32,
-    /// The page of the head unit that the planned flushes reach.
-    durable_end: u32,
+    end: End,
     /// The known end of the durable log: a unit's sequence number, and a page of it.
     flushed: (u64, u32),
     /// Maximum number of data pages in a segment.
@@ -74,10 +63,6 @@ pub struct Log {
     destaged: VecDeque<(u64, u32)>,
     /// Regions to forget, written as the first records of this run.
     to_forget: Vec<Region>,
-    /// The end of the log up to which a footer repeats it and declares it durable.
-    witnessed: Place,
-    /// True if a segment was appended after the last flush.
-    unflushed: bool,
     now_us: u64,
     /// Blocks added to the log, by [`Cause`]; and pages of metadata.
     written: [u64; 3],
@@ -111,20 +96,12 @@ impl Log {
             uses: vec![0; slots.div_ceil(32)],
             units: vec![ContainerUnit::default(); geometry.units as usize],
             tail: 1,
-            head: 0,
-            page: 0,
-            skipped: 0,
-            in_order: false,
-            unit_records: 0,
-            previous_end: 0,
-            durable_end: 0,
+            end: End::default(),
             flushed: (0, 0),
             segment_blocks: RECORDS_PER_PAGE as u32,
             open: None,
             destaged: VecDeque::new(),
             to_forget: Vec::new(),
-            witnessed: Place::default(),
-            unflushed: false,
             now_us: 0,
             written: [0; 3],
             metadata_pages: 0,
@@ -136,12 +113,10 @@ impl Log {
     /// caller adds the blocks.
     pub fn continued(geometry: Geometry, tail: u64, head: &Head) -> Log {
         let mut log = Log::new(geometry);
-        (log.tail, log.head) = (tail, head.sequence);
-        (log.page, log.durable_end) = (head.end, head.end);
+        (log.tail, log.end) = (tail, End::of(head));
         log.flushed = (head.sequence, head.end);
         let units = head.sequence + 1 - tail;
         log.contents.reserve(units as usize * geometry.unit_data_pages(RECORDS_PER_PAGE as u32) as usize);
-        (log.unit_records, log.previous_end) = (head.records.len(), head.previous_end);
         log
     }
 
@@ -301,7 +276,7 @@ impl Log {
     /// Returns the last slot of the unit of `sequence` in a segment that was handed out for writing; `None` without
     /// one.
     pub fn last_slot(&self, sequence: u64) -> Option<u32> {
-        let page = if self.is_head(sequence) { self.page } else { self.geometry.segments_end() };
+        let page = if self.is_head(sequence) { self.end.page } else { self.geometry.segments_end() };
         Some(self.geometry.slot(self.geometry.unit_of(sequence), page.checked_sub(1)?))
     }
 
@@ -344,7 +319,7 @@ impl Log {
 
     /// Returns the sequence number of the newest planned unit with this slot.
     fn sequence_at(&self, slot: u32) -> u64 {
-        self.sequence_before(slot, self.head)
+        self.sequence_before(slot, self.end.head)
     }
 
     /// Returns that sequence number for the time when the unit of `head` was the newest.
@@ -431,18 +406,27 @@ impl Log {
 
     /// Plans a flush of the flash, if anything was appended since the last.
     pub fn flush(&mut self, steps: &mut Vec<Step>) {
-        if self.unflushed {
-            self.unflushed = false;
-            self.durable_end = self.page;
-            // Nothing can be missing in a unit without writes.
-            let Place { sequence, page } = self.end();
-            steps.push(Step::FlushFlash { sequence, page });
+        self.end.flush(steps);
+    }
+
+    /// Plans to make the log durable up to its end, and then a footer that repeats the records of the head unit and
+    /// declares so. Later damage to the last segment is then not mistaken for an interrupted write.
+    ///
+    /// In zoned units the witness is an empty segment, because the log continues after it. Memory must hold no records.
+    pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
+        self.flush(steps);
+        let pages = self.end.bear_witness(self.geometry, self.tail, steps);
+        if pages > 0 && self.end.in_order {
+            let open = self.open.take();
+            assert!(open.is_none_or(|open| open.records.is_empty()), "what waited in memory was handed out");
         }
+        self.metadata_pages += u64::from(pages);
+        self.flush(steps);
     }
 
     fn records_left(&self, open: &Segment) -> usize {
         let in_page = RECORDS_PER_PAGE - open.records.len();
-        in_page.min(self.geometry.unit_records_max() - self.unit_records - open.records.len())
+        in_page.min(self.geometry.unit_records_max() - self.end.unit_records - open.records.len())
     }
 
     fn ensure_room(&mut self, data: bool, steps: &mut Vec<Step>) {
@@ -465,43 +449,16 @@ impl Log {
             }
             self.seal(steps);
         }
-        if self.head == 0 || self.unit_is_full() {
+        if self.end.head == 0 || self.end.is_full(self.geometry) {
             self.begin_unit();
         }
-        self.open = Some(self.next_segment());
-    }
-
-    fn next_segment(&self) -> Segment {
-        Segment {
-            unit: self.geometry.unit_of(self.head),
-            sequence: self.head,
-            tail: self.tail,
-            previous_end: self.previous_end,
-            durable_end: 0,
-            page: self.page,
-            skipped: self.skipped,
-            data_pages: 0,
-            records: Vec::new(),
-            needs_backend_flush: false,
-            follows_writes: false,
-        }
-    }
-
-    /// True if a header and one data page no longer fit, or a record no longer fits the footer.
-    fn unit_is_full(&self) -> bool {
-        self.page + 2 > self.geometry.segments_end() || self.unit_records >= self.geometry.unit_records_max()
+        self.open = Some(self.end.next_segment(self.geometry, self.tail));
     }
 
     fn begin_unit(&mut self) {
         assert!(self.free_units() > 0, "units are reset before the log runs into its tail");
-        if self.head > 0 {
-            self.previous_end = self.page - self.skipped;
-        }
-        self.head += 1;
-        (self.page, self.skipped, self.durable_end) = (0, 0, 0);
-        self.unit_records = 0;
-        self.witnessed = self.end();
-        let unit = self.geometry.unit_of(self.head);
+        self.end.begin_unit();
+        let unit = self.geometry.unit_of(self.end.head);
         self.units[unit as usize] = ContainerUnit { begun_us: self.now_us, ..ContainerUnit::default() };
         self.contents.clear(self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0));
     }
@@ -517,25 +474,21 @@ impl Log {
     fn seal_open(&mut self, steps: &mut Vec<Step>) {
         self.add_destaged();
         let mut segment = self.open.take().expect("a segment is open");
-        (segment.tail, segment.durable_end) = (self.tail, self.durable_end);
-        self.page = segment.page + 1 + segment.data_pages;
-        self.skipped = 0;
-        self.unit_records += segment.records.len();
+        segment.tail = self.tail;
+        self.end.append(segment, steps);
         self.metadata_pages += 1;
-        steps.push(Step::Append(Box::new(segment)));
-        self.unflushed = true;
-        if self.unit_is_full() {
+        if self.end.is_full(self.geometry) {
             self.flush(steps);
             // A zone full of marks gets no footer: filling all of it up to the footer would cost too much.
-            if !self.in_order || self.geometry.segments_end() - self.page <= PADDING_MAX {
-                self.add_footer(steps);
+            if !self.end.in_order || self.geometry.segments_end() - self.end.page <= PADDING_MAX {
+                self.metadata_pages += u64::from(self.end.add_footer(self.geometry, self.tail, steps));
             }
         }
     }
 
     /// Frees the oldest unit, whose blocks are no longer needed: forgets its copies, makes that durable and resets it.
     pub fn reset_tail(&mut self, steps: &mut Vec<Step>) {
-        assert!(self.tail < self.head, "the unit that is being filled is not reset");
+        assert!(self.tail < self.end.head, "the unit that is being filled is not reset");
         for (block, slot) in self.blocks_in(self.tail) {
             assert!(!self.is_dirty(slot), "a dirty block is copied forward before its unit is reset");
             self.drop_slot(block, slot);
@@ -552,7 +505,9 @@ impl Log {
 
     /// Asserts the log's invariants. Slow; for tests.
     pub fn check(&self) {
-        assert!(self.tail <= self.head + 1 && self.head + 1 - self.tail <= u64::from(self.geometry.log_units()));
+        assert!(
+            self.tail <= self.end.head + 1 && self.end.head + 1 - self.tail <= u64::from(self.geometry.log_units())
+        );
         let (mut dirty, mut copies) = (0, 0);
         for slot in 0..self.geometry.pages() {
             let Some(block) = self.contents.current(slot) else { continue };
@@ -570,7 +525,7 @@ impl Log {
             let data = open.records.iter().filter(|record| record.kind.has_data()).count();
             assert_eq!(data, open.data_pages as usize);
             assert!(open.page + 1 + open.data_pages <= self.geometry.segments_end());
-            assert!(self.unit_records + open.records.len() <= self.geometry.unit_records_max());
+            assert!(self.end.unit_records + open.records.len() <= self.geometry.unit_records_max());
         }
     }
 }

@@ -14,21 +14,21 @@ pub(super) fn check(wlfc: &Wlfc) {
     let mut counts: HashMap<u32, u32> = HashMap::new();
     let used = wlfc.queues.write.buckets().chain(wlfc.queues.read_copies()).chain(wlfc.queues.gc_buckets());
     for bucket in used {
-        *counts.entry(wlfc.buckets[bucket as usize].backend).or_default() += 1;
+        *counts.entry(wlfc.contents.buckets[bucket as usize].backend).or_default() += 1;
     }
-    for (backend, copies) in &wlfc.copies {
+    for (backend, copies) in &wlfc.contents.copies {
         assert_eq!(counts.get(backend), Some(&copies.count), "cache buckets of backend bucket {backend}");
     }
-    assert_eq!(counts.len(), wlfc.copies.len(), "what has cache buckets is known");
+    assert_eq!(counts.len(), wlfc.contents.copies.len(), "what has cache buckets is known");
     check_queued(wlfc);
     check_gc(wlfc);
 }
 
 fn check_queued(wlfc: &Wlfc) {
     for bucket in wlfc.queues.write.buckets() {
-        let queued = &wlfc.buckets[bucket as usize];
+        let queued = &wlfc.contents.buckets[bucket as usize];
         assert!(queued.is_write(), "buckets in the write queue hold logs");
-        assert_eq!(wlfc.copies_of(queued.backend).write, bucket, "the logs of a backend bucket are in one bucket");
+        assert_eq!(wlfc.contents.of(queued.backend).write, bucket, "the logs of a backend bucket are in one bucket");
         assert!(queued.next_page <= wlfc.config.bucket_pages(), "no more is written than fits");
         for pair in queued.entries.windows(2) {
             assert!(pair[0].page < pair[1].page, "logs are in the order in which they came");
@@ -40,14 +40,14 @@ fn check_queued(wlfc: &Wlfc) {
         }
     }
     for bucket in wlfc.queues.read_copies() {
-        let queued = &wlfc.buckets[bucket as usize];
+        let queued = &wlfc.contents.buckets[bucket as usize];
         assert!(!queued.is_write(), "buckets in the read queue are copies");
-        let copies = wlfc.copies_of(queued.backend);
+        let copies = wlfc.contents.of(queued.backend);
         assert_eq!(copies.read, bucket, "a backend bucket has one copy");
-        let logs = if copies.write == NONE { 0 } else { wlfc.buckets[copies.write as usize].entries.len() };
+        let logs = if copies.write == NONE { 0 } else { wlfc.contents.buckets[copies.write as usize].entries.len() };
         assert!(queued.fresh as usize <= logs, "a copy has logs that there are");
         let data = copies.write != NONE
-            && wlfc.buckets[copies.write as usize].entries[..queued.fresh as usize]
+            && wlfc.contents.buckets[copies.write as usize].entries[..queued.fresh as usize]
                 .iter()
                 .any(|entry| entry.log != super::Log::Passed);
         assert!(!data || queued.state == State::Dirty, "a copy with logs is dirty");
@@ -60,7 +60,7 @@ fn check_gc(wlfc: &Wlfc) {
     let queued = wlfc.queues.write.buckets().chain(wlfc.queues.read_copies());
     let live: Vec<u32> = queued.collect();
     for bucket in wlfc.queues.gc_buckets().chain(live) {
-        let bucket = &wlfc.buckets[bucket as usize];
+        let bucket = &wlfc.contents.buckets[bucket as usize];
         if bucket.backend == NONE {
             continue;
         }

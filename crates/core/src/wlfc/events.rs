@@ -45,12 +45,16 @@ impl Cache for Wlfc {
 
     fn is_newer_than_backend(&self, block: u32) -> bool {
         let (backend, at) = (block / self.config.bucket_blocks, block % self.config.bucket_blocks);
-        self.has_newer(&self.copies_of(backend), at, 1)
+        self.contents.has_newer(&self.contents.of(backend), at, 1)
     }
 
     fn blocks_to_write_back(&self) -> u64 {
         let mut cover = Cover::default();
-        self.copies.iter().map(|(&backend, copies)| self.newer_blocks(backend, copies, &mut cover)).sum()
+        self.contents
+            .copies
+            .iter()
+            .map(|(&backend, copies)| self.contents.newer_blocks((backend, copies), &self.config, &mut cover))
+            .sum()
     }
 
     /// Returns none: lost data is only detected at a start.

@@ -27,25 +27,26 @@ impl Wlfc {
     /// Evicts a write bucket. Its logs are merged into the read copy or, without one, written to the backend. If the
     /// backend cannot be written, they go to a dirty copy.
     pub(super) fn evict(&mut self, bucket: u32, steps: &mut Vec<Step>) {
-        let backend = self.buckets[bucket as usize].backend;
+        let backend = self.contents.buckets[bucket as usize].backend;
         // Writes may already go to a newer bucket, which is not evicted.
-        let copies = Copies { write: bucket, ..self.copies_of(backend) };
+        let copies = Copies { write: bucket, ..self.contents.of(backend) };
         let whole = self.config.extent(backend);
         if copies.read != NONE {
-            if self.logs_beyond_copy(&copies) {
-                let dirty = self.buckets[copies.read as usize].state == State::Dirty || self.has_data(bucket);
+            if self.contents.logs_beyond_copy(&copies) {
+                let dirty =
+                    self.contents.buckets[copies.read as usize].state == State::Dirty || self.contents.has_data(bucket);
                 self.load(backend, &copies, 0, whole, steps);
                 self.copy(backend, dirty, steps);
                 self.figures.copy_forward_blocks += u64::from(whole);
             }
-            let read = self.copies_of(backend).read;
-            self.buckets[read as usize].fresh = 0;
-        } else if self.has_data(bucket) {
+            let read = self.contents.of(backend).read;
+            self.contents.buckets[read as usize].fresh = 0;
+        } else if self.contents.has_data(bucket) {
             self.load(backend, &copies, 0, whole, steps);
             if self.is_failing(backend) {
                 self.copy(backend, true, steps);
-                let read = self.copies_of(backend).read;
-                self.buckets[read as usize].fresh = 0;
+                let read = self.contents.of(backend).read;
+                self.contents.buckets[read as usize].fresh = 0;
             } else {
                 self.write_back(backend, steps);
             }
@@ -55,11 +56,11 @@ impl Wlfc {
 
     /// Replaces a read copy.
     pub(super) fn replace(&mut self, bucket: u32, steps: &mut Vec<Step>) {
-        let backend = self.buckets[bucket as usize].backend;
-        if self.buckets[bucket as usize].state == State::Dirty {
+        let backend = self.contents.buckets[bucket as usize].backend;
+        if self.contents.buckets[bucket as usize].state == State::Dirty {
             // Logs that the copy lacks stay in their bucket. Data written past the cache must not be overwritten.
-            let copies = self.copies_of(backend);
-            let passed = self.logs_over(&copies).iter().any(|entry| entry.log == Log::Passed);
+            let copies = self.contents.of(backend);
+            let passed = self.contents.logs_over(&copies).iter().any(|entry| entry.log == Log::Passed);
             let below = if passed && !planted!(self, OverPassed) { copies } else { Copies { write: NONE, ..copies } };
             self.load(backend, &below, 0, self.config.extent(backend), steps);
             self.write_back(backend, steps);
@@ -83,7 +84,7 @@ impl Wlfc {
 
     /// Writes a backend bucket, which is in memory with all its logs, to a new read copy.
     pub(super) fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
-        let Copies { write, read: old, .. } = self.copies_of(backend);
+        let Copies { write, read: old, .. } = self.contents.of(backend);
         let state = if dirty { State::Dirty } else { State::Read };
         let bucket = self.allocate(state, backend, steps);
         if !dirty && !planted!(self, VolatileCopy) {
@@ -94,9 +95,9 @@ impl Wlfc {
         let oob = Oob { state, backend, epoch: self.epoch, log: Log::Data, at: 0, blocks };
         let pages = self.config.pages(&oob);
         self.push(Step::Append { bucket, page: 0, pages, oob }, steps);
-        let fresh = if write == NONE { 0 } else { self.buckets[write as usize].entries.len() as u32 };
-        self.buckets[bucket as usize].next_page = pages;
-        self.buckets[bucket as usize].fresh = fresh;
+        let fresh = if write == NONE { 0 } else { self.contents.buckets[write as usize].entries.len() as u32 };
+        self.contents.buckets[bucket as usize].next_page = pages;
+        self.contents.buckets[bucket as usize].fresh = fresh;
         if old != NONE {
             self.retire(old);
         }
@@ -106,7 +107,11 @@ impl Wlfc {
     /// Moves a bucket to the GC queue; its content is elsewhere or invalid.
     pub(super) fn retire(&mut self, bucket: u32) {
         self.queues.retire(bucket);
-        let copies = self.copies.get_mut(&self.buckets[bucket as usize].backend).expect("it is of a backend bucket");
+        let copies = self
+            .contents
+            .copies
+            .get_mut(&self.contents.buckets[bucket as usize].backend)
+            .expect("it is of a backend bucket");
         if copies.write == bucket {
             copies.write = NONE;
         }
@@ -121,7 +126,7 @@ impl Wlfc {
         let planted = planted!(self, LastFirst).then(|| self.queues.gc_buckets().last());
         let Some(bucket) = planted.unwrap_or(self.queues.gc_first()) else { return false };
         // A bucket that never held a whole copy has no backend bucket.
-        let backend = self.buckets[bucket as usize].backend;
+        let backend = self.contents.buckets[bucket as usize].backend;
         if !planted!(self, ResetAtOnce) {
             self.settle_backend(steps);
             if self.appended || self.reset.contains(&backend) && !planted!(self, ResetsTogether) {
@@ -131,28 +136,23 @@ impl Wlfc {
         self.push(Step::Reset { bucket }, steps);
         if self.config.header_blocks > 0 {
             // Flash still has the content until the reset is done.
-            let held = std::mem::take(&mut self.buckets[bucket as usize]);
+            let held = std::mem::take(&mut self.contents.buckets[bucket as usize]);
             self.resetting.entry(bucket).or_default().push_back(held);
         }
         self.queues.erased(bucket);
-        if let Some(copies) = self.copies.get_mut(&backend) {
-            copies.count -= 1;
-            if copies.count == 0 {
-                self.copies.remove(&backend);
-            }
-        }
+        self.contents.erase(backend);
         true
     }
 
     /// Writes back everything that the backend lacks, makes that durable, and retires the buckets.
     pub(super) fn destage_all(&mut self, steps: &mut Vec<Step>) {
         // Others only have buckets that wait for erasure.
-        let held = self.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE);
+        let held = self.contents.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE);
         let mut backends: Vec<u32> = held.map(|(&backend, _)| backend).collect();
         backends.sort_unstable();
         for backend in backends {
-            let (copies, blocks) = (self.copies_of(backend), self.config.extent(backend));
-            if self.has_newer(&copies, 0, blocks) {
+            let (copies, blocks) = (self.contents.of(backend), self.config.extent(backend));
+            if self.contents.has_newer(&copies, 0, blocks) {
                 if self.is_failing(backend) {
                     continue;
                 }

@@ -108,9 +108,9 @@ impl Wlfc {
     /// Returns the backend buckets with data in the cache that the backend lacks.
     pub fn dirty_backends(&self) -> impl Iterator<Item = u32> {
         let dirty = |(&backend, copies): (&u32, &super::Copies)| {
-            self.has_newer(copies, 0, self.config.extent(backend)).then_some(backend)
+            self.contents.has_newer(copies, 0, self.config.extent(backend)).then_some(backend)
         };
-        self.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE).filter_map(dirty)
+        self.contents.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE).filter_map(dirty)
     }
 
     #[inline]
@@ -158,7 +158,7 @@ impl Wlfc {
             return self.queues.read_last();
         }
         let may_leave = |bucket: &u32| {
-            let Bucket { state, backend, .. } = &self.buckets[*bucket as usize];
+            let Bucket { state, backend, .. } = &self.contents.buckets[*bucket as usize];
             *state != State::Dirty || !self.failing.contains(backend)
         };
         self.queues.read_copies().find(may_leave)
@@ -173,7 +173,7 @@ impl Wlfc {
         }
         self.is_roomy()
             || self.spare() >= Config::SPARE_MIN
-                && (self.copies_of(backend).read != NONE
+                && (self.contents.of(backend).read != NONE
                     || self.replaceable().is_some()
                     || self.queues.read_len() < self.config.read_queue && self.spare() > Config::SPARE_MIN)
     }
@@ -181,9 +181,9 @@ impl Wlfc {
     /// True if a write bucket can be evicted. Data that cannot be written to the backend needs a place among the
     /// copies.
     fn may_evict(&self, bucket: u32) -> bool {
-        let backend = self.buckets[bucket as usize].backend;
+        let backend = self.contents.buckets[bucket as usize].backend;
         !self.is_failing(backend)
-            || self.copies_of(backend).read != NONE
+            || self.contents.of(backend).read != NONE
             || self.queues.read_len() < self.config.read_queue
             || self.replaceable().is_some()
     }
@@ -199,8 +199,8 @@ impl Wlfc {
 
     /// True if evicting a write bucket takes a bucket for a copy.
     fn needs_copy(&self, bucket: u32) -> bool {
-        let backend = self.buckets[bucket as usize].backend;
-        self.copies_of(backend).read != NONE || self.is_failing(backend)
+        let backend = self.contents.buckets[bucket as usize].backend;
+        self.contents.of(backend).read != NONE || self.is_failing(backend)
     }
 
     /// Evicts buckets that exceed the limits or take the last [spare buckets](Config::SPARE_MIN), as far as possible.
@@ -234,21 +234,21 @@ impl Wlfc {
 
     /// True if evicting a write bucket creates a copy where there was none.
     fn becomes_copy(&self, bucket: u32) -> bool {
-        let backend = self.buckets[bucket as usize].backend;
-        self.is_failing(backend) && self.copies_of(backend).read == NONE
+        let backend = self.contents.buckets[bucket as usize].backend;
+        self.is_failing(backend) && self.contents.of(backend).read == NONE
     }
 
     /// Returns true if a change by a piece has room, after making it if possible. A log that fits its write bucket
     /// needs none. Otherwise it takes a bucket, and the eviction for it may take a second one before it frees its own.
     pub(super) fn has_room(&mut self, piece: &Piece, log: Log, steps: &mut Vec<Step>) -> bool {
         let Piece { backend, at, blocks, .. } = *piece;
-        let write = self.copies_of(backend).write;
+        let write = self.contents.of(backend).write;
         let oob = Oob { state: State::Write, backend, epoch: 0, log, at, blocks };
         if self.is_roomy() || write != NONE && self.room(write) >= self.config.pages(&oob) {
             return true;
         }
         self.make_room(steps);
-        let leaves = match self.copies_of(backend).write {
+        let leaves = match self.contents.of(backend).write {
             NONE => (self.queues.write.len() as u32) < self.config.write_queue || self.victim().is_some(),
             write => self.may_evict(write),
         };
@@ -270,8 +270,8 @@ impl Wlfc {
             self.trials.left -= 1;
             let Some(&backend) = self.failing.range(self.trials.next..).next().or(self.failing.first()) else { return };
             self.trials.next = backend + 1;
-            let (copies, blocks) = (self.copies_of(backend), self.config.extent(backend));
-            if !self.has_newer(&copies, 0, blocks) {
+            let (copies, blocks) = (self.contents.of(backend), self.config.extent(backend));
+            if !self.contents.has_newer(&copies, 0, blocks) {
                 self.failing.remove(&backend);
                 continue;
             }
@@ -343,7 +343,7 @@ impl Wlfc {
     pub(super) fn never_came(&mut self, step: &Step, missing: &[u32]) {
         let Step::Append { bucket, page, oob, .. } = *step else { return };
         let data = page + self.config.headers(oob.blocks);
-        let of = &mut self.buckets[bucket as usize];
+        let of = &mut self.contents.buckets[bucket as usize];
         let is_it = |entry: &Entry| entry.log == Log::Data && entry.page == data;
         let Some(at) = of.entries.iter().position(is_it).filter(|_| of.is_write() && of.epoch == oob.epoch) else {
             return;
@@ -358,9 +358,9 @@ impl Wlfc {
         of.has_passed = false;
         entries.into_iter().for_each(|entry| of.push(entry));
         // A copy that includes the log counts its pieces.
-        let read = self.copies_of(oob.backend).read;
-        if read != NONE && self.buckets[read as usize].fresh as usize > at {
-            let fresh = &mut self.buckets[read as usize].fresh;
+        let read = self.contents.of(oob.backend).read;
+        if read != NONE && self.contents.buckets[read as usize].fresh as usize > at {
+            let fresh = &mut self.contents.buckets[read as usize].fresh;
             *fresh = *fresh + count - 1;
         }
     }
@@ -370,9 +370,9 @@ impl Wlfc {
         match request.kind {
             Kind::Read => {
                 for piece in pieces(request, self.config.bucket_blocks) {
-                    let copies = self.copies_of(piece.backend);
+                    let copies = self.contents.of(piece.backend);
                     self.figures.read_blocks += u64::from(piece.blocks);
-                    let found = self.cached(&copies, piece.at, piece.blocks);
+                    let found = self.contents.cached(&copies, piece.at, piece.blocks);
                     self.figures.read_hits += u64::from(found);
                     self.load(piece.backend, &copies, piece.at, piece.blocks, steps);
                     self.send(&piece, true, steps);
@@ -407,7 +407,7 @@ impl Wlfc {
     /// Returns the known contents of an unreadable cache bucket that was programmed with this epoch up to page `end`.
     /// None of it can be read. `None` if unknown.
     pub fn remembered(&self, bucket: u32, epoch: u64, end: u32) -> Option<super::Scan> {
-        let now = &self.buckets[bucket as usize];
+        let now = &self.contents.buckets[bucket as usize];
         if end == 0 || now.backend == super::recovery::NO_BACKEND {
             // Its contents are invalid.
             return Some(super::Scan::default());

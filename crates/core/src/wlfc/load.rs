@@ -1,9 +1,14 @@
 //! The location of the newest content of blocks, and the steps that load it into memory.
 
-use super::bucket::{Entry, Log, State, words};
-use super::pieces::{BLOCK, Piece};
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+use super::bucket::{Bucket, Entry, Log, State, words};
+use super::config::Config;
+use super::pieces::BLOCK;
 use super::step::Step;
-use super::{Copies, NONE, Wlfc};
+use super::{Copies, NONE};
 
 /// The found blocks of a range, a bit each; reused to avoid allocations.
 #[derive(Clone, Debug, Default)]
@@ -67,9 +72,46 @@ impl Span {
     }
 }
 
-impl Wlfc {
+/// The contents of the cache buckets, by cache bucket and by backend bucket.
+#[derive(Clone, Debug)]
+pub(super) struct BucketContents {
+    pub buckets: Vec<Bucket>,
+    pub copies: HashMap<u32, Copies, FxBuildHasher>,
+    cover: Cover,
+}
+
+impl BucketContents {
+    /// Creates empty buckets.
+    pub fn new(buckets: u32) -> BucketContents {
+        let (copies, cover) = (HashMap::default(), Cover::default());
+        BucketContents { buckets: vec![Bucket::new(); buckets as usize], copies, cover }
+    }
+
+    /// Returns the cache buckets of a backend bucket.
+    #[inline]
+    pub fn of(&self, backend: u32) -> Copies {
+        self.copies.get(&backend).copied().unwrap_or(Copies::NONE)
+    }
+
+    /// Counts one more bucket of a backend bucket, and returns all of them.
+    pub fn add(&mut self, backend: u32) -> &mut Copies {
+        let copies = self.copies.entry(backend).or_insert(Copies::NONE);
+        copies.count += 1;
+        copies
+    }
+
+    /// Counts one bucket of a backend bucket less.
+    pub fn erase(&mut self, backend: u32) {
+        if let Some(copies) = self.copies.get_mut(&backend) {
+            copies.count -= 1;
+            if copies.count == 0 {
+                self.copies.remove(&backend);
+            }
+        }
+    }
+
     /// Returns the logs on top of a backend bucket's read copy or, without one, of the backend.
-    pub(super) fn logs_over(&self, copies: &Copies) -> &[Entry] {
+    pub fn logs_over(&self, copies: &Copies) -> &[Entry] {
         if copies.write == NONE {
             return &[];
         }
@@ -78,13 +120,13 @@ impl Wlfc {
 
     /// Returns the number of logs that the read copy includes.
     #[inline]
-    pub(super) fn fresh(&self, copies: &Copies) -> usize {
+    pub fn fresh(&self, copies: &Copies) -> usize {
         if copies.read == NONE { 0 } else { self.buckets[copies.read as usize].fresh as usize }
     }
 
     /// True if there are logs that the read copy, if any, lacks.
     #[inline]
-    pub(super) fn logs_beyond_copy(&self, copies: &Copies) -> bool {
+    pub fn logs_beyond_copy(&self, copies: &Copies) -> bool {
         copies.write != NONE && self.buckets[copies.write as usize].entries.len() > self.fresh(copies)
     }
 
@@ -95,12 +137,12 @@ impl Wlfc {
     }
 
     /// True if a bucket of logs, if any, has data that the backend may lack.
-    pub(super) fn has_data(&self, write: u32) -> bool {
+    pub fn has_data(&self, write: u32) -> bool {
         write != NONE && self.buckets[write as usize].entries.iter().any(|entry| entry.log != Log::Passed)
     }
 
     /// True if the cache may have newer content of any of the blocks than the backend.
-    pub(super) fn has_newer(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
+    pub fn has_newer(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
         if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
             return true;
         }
@@ -114,7 +156,7 @@ impl Wlfc {
     }
 
     /// Returns how many of the blocks have their newest content on flash.
-    pub(super) fn cached(&mut self, copies: &Copies, at: u32, blocks: u32) -> u32 {
+    pub fn cached(&mut self, copies: &Copies, at: u32, blocks: u32) -> u32 {
         if !self.logs_touch(copies, at, blocks) {
             return if copies.read == NONE { 0 } else { blocks };
         }
@@ -141,16 +183,23 @@ impl Wlfc {
 
     /// Loads the newest content of blocks of a backend bucket into memory. Parts without logs come from the read copy,
     /// or from the backend, which is read once.
-    pub(super) fn load(&mut self, backend: u32, copies: &Copies, at: u32, blocks: u32, steps: &mut Vec<Step>) {
-        let (read, page_blocks) = (copies.read, self.config.page_blocks);
-        let first = u64::from(backend) * u64::from(self.config.bucket_blocks) + u64::from(at);
-        let copied = self.config.headers(self.config.extent(backend));
+    pub fn load(
+        &mut self,
+        config: &Config,
+        (backend, copies): (u32, &Copies),
+        at: u32,
+        blocks: u32,
+        mut push: impl FnMut(Step),
+    ) {
+        let (read, page_blocks) = (copies.read, config.page_blocks);
+        let first = u64::from(backend) * u64::from(config.bucket_blocks) + u64::from(at);
+        let copied = config.headers(config.extent(backend));
         if !self.logs_touch(copies, at, blocks) {
             let step = match read {
                 NONE => Step::ReadBackend { block: first, blocks },
                 bucket => Step::ReadFlash { bucket, slot: copied + at, block: first, blocks },
             };
-            return self.push(step, steps);
+            return push(step);
         }
         let mut cover = std::mem::take(&mut self.cover);
         let mut logs = std::mem::take(&mut cover.logs);
@@ -182,51 +231,24 @@ impl Wlfc {
             }
         });
         if span != Span::EMPTY {
-            self.push(Step::ReadBackend { block: first + u64::from(span.0), blocks: span.1 - span.0 }, steps);
+            push(Step::ReadBackend { block: first + u64::from(span.0), blocks: span.1 - span.0 });
         }
         // The copy's blocks and the logs' blocks are disjoint.
-        for step in logs.drain(below..) {
-            self.push(step, steps);
-        }
-        for step in logs.drain(..) {
-            self.push(step, steps);
-        }
+        logs.drain(below..).for_each(&mut push);
+        logs.drain(..).for_each(push);
         cover.logs = logs;
         self.cover = cover;
     }
 
-    /// Loads the blocks that a piece changes partly.
-    #[inline]
-    pub(super) fn load_ends(&mut self, piece: &Piece, steps: &mut Vec<Step>) {
-        let (head, tail) = piece.is_cut();
-        if !head && !tail {
-            return;
-        }
-        let copies = self.copies_of(piece.backend);
-        if head || piece.blocks == 1 {
-            self.load(piece.backend, &copies, piece.at, 1, steps);
-        }
-        if tail && piece.blocks > 1 {
-            self.load(piece.backend, &copies, piece.at + piece.blocks - 1, 1, steps);
-        }
-    }
-
-    #[inline]
-    pub(super) fn send(&mut self, piece: &Piece, for_client: bool, steps: &mut Vec<Step>) {
-        if for_client {
-            steps.push(Step::Send { offset: piece.offset, length: piece.length });
-        }
-    }
-
     /// Returns the blocks of a backend bucket that may be newer in the cache.
-    pub(super) fn newer_blocks(&self, backend: u32, copies: &Copies, cover: &mut Cover) -> u64 {
+    pub fn newer_blocks(&self, (backend, copies): (u32, &Copies), config: &Config, cover: &mut Cover) -> u64 {
         if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
-            return self.config.extent(backend).into();
+            return config.extent(backend).into();
         }
         if copies.write == NONE {
             return 0;
         }
-        cover.clear(self.config.extent(backend));
+        cover.clear(config.extent(backend));
         let mut newer = 0;
         for entry in self.buckets[copies.write as usize].entries.iter().filter(|entry| entry.log != Log::Passed) {
             cover.add_missing(entry.at, entry.at + entry.blocks, |from, to| newer += u64::from(to - from));

@@ -60,7 +60,7 @@ use crate::cache::{Kind, Request};
 pub use bucket::{Bucket, Entry, Log, Oob, State};
 pub use config::{Config, ConfigError, Options, Refresh};
 pub use figures::Figures;
-use load::Cover;
+use load::BucketContents;
 use pieces::Piece;
 pub use queues::{Queues, WriteQueue};
 use ram::Ram;
@@ -110,8 +110,7 @@ enum Then {
 pub struct Wlfc {
     config: Config,
     queues: Queues,
-    buckets: Vec<Bucket>,
-    copies: HashMap<u32, Copies, FxBuildHasher>,
+    contents: BucketContents,
     /// The global epoch.
     epoch: u64,
     /// Write buckets allocated since the last halving.
@@ -132,14 +131,13 @@ pub struct Wlfc {
     unread: bool,
     /// True if a queue exceeds its limit, or spare buckets are missing, because a write-back failed.
     crowded: bool,
-    /// Contents of buckets with unfinished resets, oldest first; only with headers.
+    /// BucketContents of buckets with unfinished resets, oldest first; only with headers.
     resetting: HashMap<u32, VecDeque<Bucket>, FxBuildHasher>,
     /// True if the flash can no longer be written.
     frozen: bool,
     /// True if the contents of a frozen flash are durable nevertheless.
     settled: bool,
     figures: Figures,
-    cover: Cover,
     #[cfg(test)]
     planted: Option<tests::Planted>,
 }
@@ -153,8 +151,7 @@ impl Wlfc {
         config.check()?;
         Ok(Wlfc {
             queues: Queues::new(config.buckets),
-            buckets: vec![Bucket::new(); config.buckets as usize],
-            copies: HashMap::default(),
+            contents: BucketContents::new(config.buckets),
             epoch: 0,
             allocated: 0,
             ram: Ram::new(config.ram_blocks),
@@ -170,7 +167,6 @@ impl Wlfc {
             frozen: false,
             settled: false,
             figures: Figures::default(),
-            cover: Cover::default(),
             #[cfg(test)]
             planted: None,
             config,
@@ -187,8 +183,8 @@ impl Wlfc {
         let copied = self
             .queues
             .read_copies()
-            .map(|bucket| u64::from(self.config.extent(self.buckets[bucket as usize].backend)));
-        let logs = self.queues.write.buckets().flat_map(|bucket| &self.buckets[bucket as usize].entries);
+            .map(|bucket| u64::from(self.config.extent(self.contents.buckets[bucket as usize].backend)));
+        let logs = self.queues.write.buckets().flat_map(|bucket| &self.contents.buckets[bucket as usize].entries);
         copied.sum::<u64>() + logs.map(|entry| u64::from(entry.blocks)).sum::<u64>()
     }
 
@@ -261,12 +257,12 @@ impl Wlfc {
             self.send(piece, for_client, steps);
             return Then::Nothing;
         }
-        let copies = self.copies_of(backend);
-        let stale = self.logs_beyond_copy(&copies);
+        let copies = self.contents.of(backend);
+        let stale = self.contents.logs_beyond_copy(&copies);
         if copies.read != NONE {
             self.queues.read_touch(copies.read);
         }
-        let found = if copies.read != NONE && !stale { blocks } else { self.cached(&copies, at, blocks) };
+        let found = if copies.read != NONE && !stale { blocks } else { self.contents.cached(&copies, at, blocks) };
         self.figures.read_hits += u64::from(if for_client { found } else { 0 });
         let whole = self.may_copy(backend)
             && match self.config.refresh {
@@ -281,8 +277,8 @@ impl Wlfc {
             return Then::Nothing;
         }
         self.figures.read_admissions += u64::from(if for_client { blocks - found } else { 0 });
-        let dirty = copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty;
-        Then::Copy { backend, dirty: dirty || self.has_data(copies.write) }
+        let dirty = copies.read != NONE && self.contents.buckets[copies.read as usize].state == State::Dirty;
+        Then::Copy { backend, dirty: dirty || self.contents.has_data(copies.write) }
     }
 
     /// Section IV.C.2.
@@ -293,8 +289,8 @@ impl Wlfc {
         if !self.has_room(piece, Log::Data, steps) {
             return fail(steps);
         }
-        let copies = self.copies_of(backend);
-        self.figures.write_hits += u64::from(self.cached(&copies, at, blocks));
+        let copies = self.contents.of(backend);
+        self.figures.write_hits += u64::from(self.contents.cached(&copies, at, blocks));
         self.load_ends(piece, steps);
         steps.push(Step::Receive { offset, length });
         let then = self.log(backend, Log::Data, at, blocks, steps);
@@ -316,9 +312,9 @@ impl Wlfc {
         }
         self.load_ends(piece, steps);
         if known {
-            let copies = self.copies_of(backend);
+            let copies = self.contents.of(backend);
             if !planted!(self, TombstoneAlone) {
-                if self.has_newer(&copies, at, blocks) {
+                if self.contents.has_newer(&copies, at, blocks) {
                     self.load(backend, &copies, at, blocks, steps);
                     self.settle_flash(steps);
                     self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
@@ -338,7 +334,7 @@ impl Wlfc {
         self.passed.note();
         self.ram.keep(piece.block_range(&self.config), false, steps);
         if known && blocks == self.config.extent(backend) {
-            let copies = self.copies_of(backend);
+            let copies = self.contents.of(backend);
             for bucket in [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE) {
                 self.retire(bucket);
             }
@@ -396,7 +392,7 @@ impl Wlfc {
     /// Appends a log; returns the write bucket to evict for it.
     #[inline]
     fn log(&mut self, backend: u32, log: Log, at: u32, blocks: u32, steps: &mut Vec<Step>) -> Then {
-        let mut bucket = self.copies_of(backend).write;
+        let mut bucket = self.contents.of(backend).write;
         let oob = Oob { state: State::Write, backend, epoch: 0, log, at, blocks };
         let pages = self.config.pages(&oob);
         let mut then = Then::Nothing;
@@ -411,7 +407,7 @@ impl Wlfc {
             bucket = self.allocate(State::Write, backend, steps);
         }
         let headers = if log == Log::Data { self.config.headers(blocks) } else { 0 };
-        let of = &mut self.buckets[bucket as usize];
+        let of = &mut self.contents.buckets[bucket as usize];
         let (page, epoch) = (of.next_page, of.epoch);
         of.push(Entry { log, at, blocks, page: page + headers });
         of.next_page = page + pages;
@@ -423,7 +419,7 @@ impl Wlfc {
     /// Returns the pages that can still be written.
     #[inline]
     fn room(&self, bucket: u32) -> u32 {
-        self.config.bucket_pages() - self.buckets[bucket as usize].next_page
+        self.config.bucket_pages() - self.contents.buckets[bucket as usize].next_page
     }
 
     /// Allocates the bucket that has been free for longest. The caller queues a read copy.
@@ -433,13 +429,12 @@ impl Wlfc {
         }
         let bucket = self.queues.allocate().expect("a bucket was erased");
         self.epoch += 1;
-        let Bucket { mut entries, mut covered, .. } = std::mem::take(&mut self.buckets[bucket as usize]);
+        let Bucket { mut entries, mut covered, .. } = std::mem::take(&mut self.contents.buckets[bucket as usize]);
         entries.clear();
         covered.clear();
-        self.buckets[bucket as usize] =
+        self.contents.buckets[bucket as usize] =
             Bucket { state, backend, epoch: self.epoch, entries, covered, ..Bucket::default() };
-        let copies = self.copies.entry(backend).or_insert(Copies::NONE);
-        copies.count += 1;
+        let copies = self.contents.add(backend);
         if state == State::Write {
             copies.write = bucket;
             self.allocated += 1;
@@ -453,14 +448,41 @@ impl Wlfc {
         bucket
     }
 
+    /// Loads the newest content of blocks of a backend bucket into memory.
+    fn load(&mut self, backend: u32, copies: &Copies, at: u32, blocks: u32, steps: &mut Vec<Step>) {
+        let Wlfc { contents, config, figures, .. } = self;
+        contents.load(config, (backend, copies), at, blocks, |step| {
+            figures.count(&step, config);
+            steps.push(step);
+        });
+    }
+
+    /// Loads the blocks that a piece changes partly.
     #[inline]
-    fn copies_of(&self, backend: u32) -> Copies {
-        self.copies.get(&backend).copied().unwrap_or(Copies::NONE)
+    fn load_ends(&mut self, piece: &Piece, steps: &mut Vec<Step>) {
+        let (head, tail) = piece.is_cut();
+        if !head && !tail {
+            return;
+        }
+        let copies = self.contents.of(piece.backend);
+        if head || piece.blocks == 1 {
+            self.load(piece.backend, &copies, piece.at, 1, steps);
+        }
+        if tail && piece.blocks > 1 {
+            self.load(piece.backend, &copies, piece.at + piece.blocks - 1, 1, steps);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, piece: &Piece, for_client: bool, steps: &mut Vec<Step>) {
+        if for_client {
+            steps.push(Step::Send { offset: piece.offset, length: piece.length });
+        }
     }
 
     /// True if the flash may hold data of a backend bucket, even after a power failure.
     fn is_known(&mut self, backend: u32, steps: &mut Vec<Step>) -> bool {
-        if self.copies.contains_key(&backend) {
+        if self.contents.copies.contains_key(&backend) {
             return true;
         }
         if self.reset.contains(&backend) {
@@ -495,7 +517,7 @@ impl Wlfc {
         self.figures.count(&step, &self.config);
         match step {
             Step::Append { .. } => self.appended = true,
-            Step::Reset { bucket } => drop(self.reset.insert(self.buckets[bucket as usize].backend)),
+            Step::Reset { bucket } => drop(self.reset.insert(self.contents.buckets[bucket as usize].backend)),
             Step::WriteBackend { .. } | Step::ZeroBackend { .. } => self.backend_dirty = true,
             _ => {}
         }

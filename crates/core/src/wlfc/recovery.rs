@@ -88,7 +88,7 @@ pub fn recover_around(config: Config, scans: &[Scan], around: Around) -> Result<
 }
 
 /// As [`recover_around`]; `drop_by` may drop valid buckets according to another rule.
-fn recover_by(
+pub(super) fn recover_by(
     config: Config,
     scans: &[Scan],
     around: Around,
@@ -97,188 +97,192 @@ fn recover_by(
     let whole = config.clone();
     let shortened = config.without(around.failed.len() as u32);
     let frozen = around.frozen || shortened.is_none();
-    let mut wlfc = Wlfc::new(shortened.filter(|_| !frozen).unwrap_or(config))?;
-    (wlfc.frozen, wlfc.settled) = (frozen, around.settled || !around.frozen);
-    wlfc.failing = around.failing;
-    assert_eq!(scans.len(), wlfc.buckets.len(), "every bucket was scanned");
+    let wlfc = Wlfc::new(shortened.filter(|_| !frozen).unwrap_or(config))?;
+    let mut plan = RecoveryPlan { wlfc, steps: Vec::new() };
+    (plan.wlfc.frozen, plan.wlfc.settled) = (frozen, around.settled || !around.frozen);
+    plan.wlfc.failing = around.failing;
+    assert_eq!(scans.len(), plan.wlfc.contents.buckets.len(), "every bucket was scanned");
     // Sort valid buckets by backend bucket; torn copies, which are invalid, are erased first.
     let mut found: BTreeMap<u32, CacheBuckets> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
         if around.failed.contains(&number) {
-            wlfc.queues.fail(number);
+            plan.wlfc.queues.fail(number);
             continue;
         }
         let Some(first) = scan.found.first() else {
             if scan.torn {
-                wlfc.queues.take(number);
-                wlfc.copies.entry(wlfc.buckets[number as usize].backend).or_insert(Copies::NONE).count += 1;
-                wlfc.give_up(number);
+                plan.wlfc.queues.take(number);
+                plan.wlfc.contents.add(plan.wlfc.contents.buckets[number as usize].backend);
+                plan.give_up(number);
             }
             continue;
         };
-        wlfc.epoch = wlfc.epoch.max(first.1.epoch);
-        wlfc.found(number, scan, &first.1);
+        plan.wlfc.epoch = plan.wlfc.epoch.max(first.1.epoch);
+        plan.found(number, scan, &first.1);
         epochs.push((first.1.epoch, number));
     }
     epochs.sort_unstable();
     for (_, number) in epochs {
-        let bucket = &wlfc.buckets[number as usize];
+        let bucket = &plan.wlfc.contents.buckets[number as usize];
         let copied = || scans[number as usize].found.iter().map(|(_, oob)| oob.blocks).sum::<u32>();
-        let whole = bucket.is_write() || copied() == wlfc.config.extent(bucket.backend);
+        let whole = bucket.is_write() || copied() == plan.wlfc.config.extent(bucket.backend);
         let (is_write, backend) = (bucket.is_write(), bucket.backend);
         match (is_write, whole) {
             (true, _) => found.entry(backend).or_default().writes.push(number),
             (false, true) => found.entry(backend).or_default().copies.push(number),
-            (false, false) => wlfc.give_up(number),
+            (false, false) => plan.give_up(number),
         }
     }
-    let mut steps = Vec::new();
     // Newest first, so that they find room.
     let newest = |wlfc: &Wlfc, found: &CacheBuckets| {
-        found.copies.iter().chain(&found.writes).map(|number| wlfc.buckets[*number as usize].epoch).max()
+        found.copies.iter().chain(&found.writes).map(|number| wlfc.contents.buckets[*number as usize].epoch).max()
     };
     let mut order: Vec<_> = found.into_iter().collect();
     // Data that cannot be written back has to stay.
-    order.sort_by_key(|(backend, found)| std::cmp::Reverse((wlfc.is_failing(*backend), newest(&wlfc, found))));
+    order
+        .sort_by_key(|(backend, found)| std::cmp::Reverse((plan.wlfc.is_failing(*backend), newest(&plan.wlfc, found))));
     let (mut copies_kept, mut apart) = (Vec::new(), Vec::new());
     for (backend, CacheBuckets { mut copies, writes }) in order {
         let base = copies.pop();
         let mut counting = Counting { dropped: copies, base: base.into_iter().collect(), writes };
-        drop_by(&wlfc.buckets, &mut counting);
+        drop_by(&plan.wlfc.contents.buckets, &mut counting);
         let Counting { dropped, base, writes } = counting;
-        dropped.iter().for_each(|number| wlfc.retire(*number));
+        dropped.iter().for_each(|number| plan.wlfc.retire(*number));
         // A frozen flash is not written, so all may stay.
-        let room = wlfc.frozen
-            || (wlfc.queues.write.len() + writes.len()) as u32 <= wlfc.config.write_queue
-                && (copies_kept.len() + base.len()) as u32 <= wlfc.config.read_queue;
-        let dirty = base.iter().chain(&writes).any(|number| wlfc.buckets[*number as usize].state != State::Read);
-        let stays = wlfc.is_failing(backend) && dirty;
+        let room = plan.wlfc.frozen
+            || (plan.wlfc.queues.write.len() + writes.len()) as u32 <= plan.wlfc.config.write_queue
+                && (copies_kept.len() + base.len()) as u32 <= plan.wlfc.config.read_queue;
+        let dirty =
+            base.iter().chain(&writes).any(|number| plan.wlfc.contents.buckets[*number as usize].state != State::Read);
+        let stays = plan.wlfc.is_failing(backend) && dirty;
         if stays && writes.len() > 1 {
             apart.push((backend, base.first().copied(), writes));
             continue;
         }
         if writes.len() > 1 || !room && !stays {
-            wlfc.commit(backend, base.first().copied(), &writes, &mut steps);
-            base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
+            plan.commit(backend, base.first().copied(), &writes);
+            base.iter().chain(&writes).for_each(|number| plan.wlfc.retire(*number));
             continue;
         }
-        let of = wlfc.copies.get_mut(&backend).expect("it was found");
+        let of = plan.wlfc.contents.copies.get_mut(&backend).expect("it was found");
         (of.read, of.write) = (base.first().copied().unwrap_or(NONE), writes.first().copied().unwrap_or(NONE));
         copies_kept.extend(base);
         if let Some(number) = writes.first() {
-            wlfc.queues.write.set(*number, wlfc.room(*number));
+            plan.wlfc.queues.write.set(*number, plan.wlfc.room(*number));
         }
     }
-    copies_kept.iter().rev().for_each(|number| wlfc.queues.read_insert(*number));
+    copies_kept.iter().rev().for_each(|number| plan.wlfc.queues.read_insert(*number));
     for (backend, base, writes) in apart {
-        wlfc.make_room(&mut steps);
-        if wlfc.spare() == 0 && around.lossy.contains(&backend) {
+        plan.wlfc.make_room(&mut plan.steps);
+        if plan.wlfc.spare() == 0 && around.lossy.contains(&backend) {
             // It cannot be moved, so everything stays as it is.
             let around = Around { failed: around.failed, frozen: true, settled: true, ..Around::default() };
             return recover_by(whole, scans, around, drop_by);
         }
-        if wlfc.spare() == 0 {
+        if plan.wlfc.spare() == 0 {
             // Only the backend is left: the write is retried.
-            wlfc.failing.remove(&backend);
-            wlfc.commit(backend, base, &writes, &mut steps);
-            base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
+            plan.wlfc.failing.remove(&backend);
+            plan.commit(backend, base, &writes);
+            base.iter().chain(&writes).for_each(|number| plan.wlfc.retire(*number));
             continue;
         }
-        wlfc.merge(backend, base, &writes, &mut steps);
+        plan.merge(backend, base, &writes);
     }
     for number in around.unread.into_iter().filter(|_| !frozen) {
-        if wlfc.spare() > 0 {
-            wlfc.leave(number, &mut steps);
+        if plan.wlfc.spare() > 0 {
+            plan.leave(number);
         }
     }
-    wlfc.crowded = !wlfc.has_bounds();
-    Ok((wlfc, steps))
+    plan.wlfc.crowded = !plan.wlfc.has_bounds();
+    Ok((plan.wlfc, plan.steps))
 }
 
-impl Wlfc {
+/// A recovery in progress: the cache so far, and the steps to execute before its first request.
+struct RecoveryPlan {
+    wlfc: Wlfc,
+    steps: Vec<Step>,
+}
+
+impl RecoveryPlan {
     /// Drops an incomplete copy, or an unreadable bucket: it belongs to no backend bucket, and is erased.
     fn give_up(&mut self, number: u32) {
-        let bucket = &mut self.buckets[number as usize];
-        let before = self.copies.get_mut(&bucket.backend).expect("it was counted");
-        before.count -= 1;
-        if before.count == 0 {
-            self.copies.remove(&bucket.backend);
-        }
-        *bucket = Bucket { backend: NO_BACKEND, epoch: u64::from(number), ..Bucket::new() };
-        self.copies.entry(NO_BACKEND).or_insert(Copies::NONE).count += 1;
-        self.retire(number);
+        let bucket = &mut self.wlfc.contents.buckets[number as usize];
+        let before = std::mem::replace(bucket, Bucket { backend: NO_BACKEND, epoch: number.into(), ..Bucket::new() });
+        self.wlfc.contents.erase(before.backend);
+        self.wlfc.contents.add(NO_BACKEND);
+        self.wlfc.retire(number);
     }
 
     fn found(&mut self, number: u32, scan: &Scan, first: &Oob) {
         let &Oob { state, backend, epoch, .. } = first;
-        self.queues.take(number);
-        self.copies.entry(backend).or_insert(Copies::NONE).count += 1;
+        self.wlfc.queues.take(number);
+        self.wlfc.contents.add(backend);
         let entry = |&(page, oob): &(u32, Oob)| Entry { log: oob.log, at: oob.at, blocks: oob.blocks, page };
         let logs = scan.found.iter().filter(|_| state == State::Write);
-        let next_page = if scan.torn { self.config.bucket_pages() } else { scan.end };
+        let next_page = if scan.torn { self.wlfc.config.bucket_pages() } else { scan.end };
         let mut bucket = Bucket { state, backend, epoch, next_page, ..Bucket::new() };
         logs.map(entry).for_each(|entry| bucket.push(entry));
-        self.buckets[number as usize] = bucket;
+        self.wlfc.contents.buckets[number as usize] = bucket;
     }
 
     /// Writes back a backend bucket with all its logs, which may be in several buckets. Idempotent.
-    fn commit(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
-        let has_data = writes.iter().any(|write| self.has_data(*write));
-        let dirty = base.is_some_and(|base| self.buckets[base as usize].state == State::Dirty);
+    fn commit(&mut self, backend: u32, base: Option<u32>, writes: &[u32]) {
+        let has_data = writes.iter().any(|write| self.wlfc.contents.has_data(*write));
+        let dirty = base.is_some_and(|base| self.wlfc.contents.buckets[base as usize].state == State::Dirty);
         if has_data || dirty {
-            self.load_all(backend, base, writes, steps);
-            self.write_back(backend, steps);
+            self.load_all(backend, base, writes);
+            self.wlfc.write_back(backend, &mut self.steps);
         }
     }
 
     /// As [`commit`](Self::commit), but to a dirty copy instead of the backend.
-    fn merge(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
-        self.load_all(backend, base, writes, steps);
-        let of = self.copies.get_mut(&backend).expect("it was found");
+    fn merge(&mut self, backend: u32, base: Option<u32>, writes: &[u32]) {
+        self.load_all(backend, base, writes);
+        let of = self.wlfc.contents.copies.get_mut(&backend).expect("it was found");
         (of.read, of.write) = (base.unwrap_or(NONE), NONE);
-        self.copy(backend, true, steps);
-        writes.iter().for_each(|number| self.retire(*number));
+        self.wlfc.copy(backend, true, &mut self.steps);
+        writes.iter().for_each(|number| self.wlfc.retire(*number));
     }
 
     /// Moves the contents of an unreadable bucket to a copy that records the loss.
-    fn leave(&mut self, number: u32, steps: &mut Vec<Step>) {
-        let backend = self.buckets[number as usize].backend;
-        let copies = self.copies_of(backend);
+    fn leave(&mut self, number: u32) {
+        let backend = self.wlfc.contents.buckets[number as usize].backend;
+        let copies = self.wlfc.contents.of(backend);
         if copies.write == number {
-            self.evict(number, steps);
-        } else if copies.read == number && self.buckets[number as usize].state == State::Dirty {
-            self.load(backend, &copies, 0, self.config.extent(backend), steps);
-            self.copy(backend, true, steps);
+            self.wlfc.evict(number, &mut self.steps);
+        } else if copies.read == number && self.wlfc.contents.buckets[number as usize].state == State::Dirty {
+            self.wlfc.load(backend, &copies, 0, self.wlfc.config.extent(backend), &mut self.steps);
+            self.wlfc.copy(backend, true, &mut self.steps);
         } else if copies.read == number {
-            self.retire(number);
+            self.wlfc.retire(number);
         }
     }
 
     /// Loads a backend bucket with all its logs into memory.
-    fn load_all(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
-        let extent = self.config.extent(backend);
+    fn load_all(&mut self, backend: u32, base: Option<u32>, writes: &[u32]) {
+        let extent = self.wlfc.config.extent(backend);
         let mut below = Copies { write: NONE, read: base.unwrap_or(NONE), count: 0 };
         if writes.is_empty() {
-            self.load(backend, &below, 0, extent, steps);
+            self.wlfc.load(backend, &below, 0, extent, &mut self.steps);
         }
         // Older logs are below newer ones: memory is loaded from the lowest, and each bucket of logs overlaid.
         for (above, write) in writes.iter().enumerate() {
             below.write = *write;
             if above == 0 {
-                self.load(backend, &below, 0, extent, steps);
+                self.wlfc.load(backend, &below, 0, extent, &mut self.steps);
             } else {
-                self.lay_over(backend, *write, steps);
+                self.lay_over(backend, *write);
             }
         }
     }
 
     /// Overlays the logs of a bucket on the contents of memory, in order.
-    fn lay_over(&mut self, backend: u32, write: u32, steps: &mut Vec<Step>) {
-        let first = u64::from(backend) * u64::from(self.config.bucket_blocks);
-        for entry in self.buckets[write as usize].entries.clone() {
+    fn lay_over(&mut self, backend: u32, write: u32) {
+        let first = u64::from(backend) * u64::from(self.wlfc.config.bucket_blocks);
+        for entry in self.wlfc.contents.buckets[write as usize].entries.clone() {
             let (block, blocks) = (first + u64::from(entry.at), entry.blocks);
-            let slot = entry.page * self.config.page_blocks;
+            let slot = entry.page * self.wlfc.config.page_blocks;
             let step = match entry.log {
                 Log::Data => Step::ReadFlash { bucket: write, slot, block, blocks },
                 Log::Zeroes => {
@@ -287,13 +291,7 @@ impl Wlfc {
                 }
                 Log::Passed => Step::ReadBackend { block, blocks },
             };
-            self.push(step, steps);
+            self.wlfc.push(step, &mut self.steps);
         }
-    }
-
-    /// Recovers by another rule than the sound one.
-    #[cfg(test)]
-    pub(super) fn recover_planted(config: Config, scans: &[Scan], drop_by: DropBy) -> (Wlfc, Vec<Step>) {
-        recover_by(config, scans, Around::default(), drop_by).expect("the cache was there before")
     }
 }

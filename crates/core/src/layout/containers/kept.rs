@@ -108,7 +108,7 @@ impl Log {
     /// Returns the number of free units, and of the oldest ones without data that the backend lacks; counted up to
     /// `most`.
     pub fn free_and_done_units(&self, most: u32) -> u32 {
-        let done = (self.tail..self.head).take(most as usize).take_while(|&sequence| !self.is_needed(sequence));
+        let done = (self.tail..self.end.head).take(most as usize).take_while(|&sequence| !self.is_needed(sequence));
         self.free_units() + done.count() as u32
     }
 
@@ -122,7 +122,7 @@ impl Log {
     /// Returns the versions that the backend lacks between two places, as (block, slot).
     pub fn versions_between(&self, from: Place, end: Place) -> Vec<(u32, u32)> {
         let mut versions = Vec::new();
-        for sequence in from.sequence.max(self.tail)..=end.sequence.min(self.head) {
+        for sequence in from.sequence.max(self.tail)..=end.sequence.min(self.end.head) {
             if sequence == 0 || !self.is_needed(sequence) {
                 continue;
             }

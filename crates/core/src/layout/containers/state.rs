@@ -79,18 +79,18 @@ impl Log {
 
     /// Returns the number of free units.
     pub fn free_units(&self) -> u32 {
-        let used = (self.head + 1 - self.tail) as u32;
+        let used = (self.end.head + 1 - self.tail) as u32;
         self.geometry.log_units() - used
     }
 
     /// Returns the sequence numbers of the valid units, oldest first.
     pub fn sequences(&self) -> std::ops::RangeInclusive<u64> {
-        self.tail..=self.head
+        self.tail..=self.end.head
     }
 
     /// True if the unit of `sequence` is the one being filled.
     pub fn is_head(&self, sequence: u64) -> bool {
-        sequence == self.head
+        sequence == self.end.head
     }
 
     /// Returns the segment being filled, if any.
@@ -188,7 +188,7 @@ impl Log {
 
     /// True if units are only written at their ends.
     pub fn writes_in_order(&self) -> bool {
-        self.in_order
+        self.end.in_order
     }
 
     /// True if a unit was ever reset, which means that all of the flash has been used.
@@ -198,11 +198,17 @@ impl Log {
 
     /// Returns the end of the log, without the segment in memory.
     pub fn end(&self) -> Place {
-        match (self.head, self.page - self.skipped) {
-            (0 | 1, 0) => Place::default(),
-            // The newest unit has no writes yet.
-            (head, 0) => Place { sequence: head - 1, page: self.previous_end },
-            (head, page) => Place { sequence: head, page },
-        }
+        self.end.place()
+    }
+
+    /// Makes the log write units only at their ends, because they are zones. `page` is the next writable page of the
+    /// newest zone; pages between the end of the log and `page` are invalid.
+    pub fn write_in_order(&mut self, page: u32) {
+        self.end.write_in_order(page);
+    }
+
+    /// True if no durable footer repeats the log up to its end and declares it durable.
+    pub fn lacks_witness(&self) -> bool {
+        self.end.lacks_witness()
     }
 }

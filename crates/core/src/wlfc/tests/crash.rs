@@ -5,8 +5,8 @@ use super::device::{Devices, SECTOR, SECTORS};
 use super::random::Random;
 use crate::cache::{Cache, Event, Kind, Request};
 use crate::wlfc::bucket::Bucket;
-use crate::wlfc::recovery::Counting;
-use crate::wlfc::{Config, Refresh, Step, Wlfc, recover};
+use crate::wlfc::recovery::{Counting, DropBy, recover_by};
+use crate::wlfc::{Around, Config, Refresh, Step, Wlfc, recover};
 
 struct World {
     config: Config,
@@ -170,12 +170,12 @@ impl World {
             let scans = self.devices.scan();
             let (mut wlfc, steps) = match self.planted {
                 Some(planted @ (Planted::HighestEpoch | Planted::NewestOfEach)) => {
-                    Wlfc::recover_planted(self.config.clone(), &scans, &mut |buckets, found| {
-                        drop(planted, buckets, found)
-                    })
+                    let drop_by: DropBy = &mut |buckets, found| drop(planted, buckets, found);
+                    recover_by(self.config.clone(), &scans, Around::default(), drop_by)
                 }
-                _ => recover(self.config.clone(), &scans).expect("the configuration worked before"),
-            };
+                _ => recover(self.config.clone(), &scans),
+            }
+            .expect("the configuration worked before");
             wlfc.planted = self.planted;
             if self.planted.is_none() {
                 wlfc.check();
@@ -194,7 +194,7 @@ impl World {
     /// Reads everything without changes, and fixes the results for later checks.
     fn look(&mut self) -> Result<(), String> {
         for backend in 0..self.config.volume_blocks.div_ceil(self.config.bucket_blocks.into()) as u32 {
-            let (copies, extent) = (self.wlfc.copies_of(backend), self.config.extent(backend));
+            let (copies, extent) = (self.wlfc.contents.of(backend), self.config.extent(backend));
             let mut steps = Vec::new();
             self.wlfc.clone().load(backend, &copies, 0, extent, &mut steps);
             self.devices.begin();
