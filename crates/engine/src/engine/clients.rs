@@ -5,7 +5,7 @@ use std::ops::Range;
 use flashwise_core::cache;
 use flashwise_core::format::BLOCK_BYTES;
 
-use super::{Engine, Layout};
+use super::Output;
 use crate::join::Join;
 use crate::request::{Done, Error, Operation, Request};
 
@@ -35,7 +35,7 @@ pub struct Client {
     /// The number of unfinished steps that it waits for.
     pub(crate) pending: u32,
     /// True if all of it is planned.
-    planned: bool,
+    pub(super) planned: bool,
     /// The error of its answer.
     pub error: Option<Error>,
     pub(crate) started_us: u64,
@@ -64,11 +64,30 @@ pub struct Client {
 pub(crate) struct Clients {
     all: Vec<Option<Client>>,
     free: Vec<u32>,
+    /// The number of requests so far.
+    pub count: u64,
+    /// Reads to begin again.
+    pub read_anew: Vec<Client>,
 }
 
 impl Clients {
-    fn insert(&mut self, client: Client) -> u32 {
+    /// Returns the number of a new request.
+    pub fn next(&mut self, waited_us: u64, again: bool) -> Asked {
+        self.count += 1;
+        Asked { number: self.count, waited_us, again }
+    }
+
+    /// Adds a request, which is not planned yet.
+    pub fn insert(&mut self, client: Client) -> u32 {
         insert(&mut self.all, &mut self.free, client)
+    }
+
+    /// Takes a read to begin again.
+    pub fn next_read_anew(&mut self, now_us: u64) -> Option<(Request, Done, Asked)> {
+        let client = self.read_anew.pop()?;
+        let (waited_us, asked) = (now_us.saturating_sub(client.started_us), client.asked);
+        let (request, done) = client.hand_back();
+        Some((request, done, Asked { waited_us, ..asked }))
     }
 
     /// Returns the number of unanswered requests.
@@ -127,7 +146,7 @@ impl Clients {
 }
 
 impl Client {
-    fn new(request: Request, done: Done, asked: Asked, now_us: u64) -> Client {
+    pub(super) fn new(request: Request, done: Done, asked: Asked, now_us: u64) -> Client {
         let reply_bytes = if request.operation == Operation::Read { request.length as usize } else { 0 };
         Client {
             request,
@@ -161,13 +180,6 @@ impl Client {
             self.reply[to..end].copy_from_slice(bytes);
         }
         &mut self.reply[to..end]
-    }
-
-    /// Returns its result for the latencies, its answer, and the request.
-    pub(crate) fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>, Request) {
-        let Client { request, started_us, error, .. } = self;
-        let answered = Answered { operation: request.operation, started_us, failed: error.is_some() };
-        (answered, self.done, error.map_or(Ok(self.reply), Err), request)
     }
 
     /// Returns the request as if it had not been begun.
@@ -242,69 +254,46 @@ pub struct Paused {
     pub result: Result<Vec<u8>, Error>,
 }
 
-impl<L: Layout> Engine<L> {
-    /// Starts a request at time `now_us`. Its range must lie within the volume.
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
-        self.submit_waited(request, done, now_us, 0);
+/// The answers for the caller.
+#[derive(Default)]
+pub(crate) struct Answers {
+    ready: Vec<(Done, Result<Vec<u8>, Error>)>,
+    answered: Vec<Answered>,
+    paused: Vec<Paused>,
+}
+
+impl Answers {
+    /// Answers a flush that was not done.
+    pub fn skip(&mut self, done: Done) {
+        self.ready.push((done, Ok(Vec::new())));
     }
 
-    /// Like [`submit`](Self::submit), for a request that has waited.
-    pub fn submit_waited(&mut self, request: Request, done: Done, now_us: u64, waited_us: u64) {
-        self.now_us = self.now_us.max(now_us);
-        self.requests += 1;
-        let asked = Asked { number: self.requests, waited_us, again: false };
-        let left = if self.recovery.works() { self.without_flushes(request, done) } else { Some((request, done)) };
-        if let Some((request, done)) = left {
-            self.admit(request, done, asked, now_us);
+    /// Answers a request with an error. It was begun at `started_us`.
+    pub fn refuse(&mut self, request: &Request, done: Done, started_us: u64) {
+        self.answered.push(Answered { operation: request.operation, started_us, failed: true });
+        self.ready.push((done, Err(Error::Io)));
+    }
+
+    /// Answers a request, unless it is the engine's own. A success may have to wait. Returns the request, with its
+    /// success.
+    pub fn give(&mut self, client: Client, now_us: u64) -> (Request, bool) {
+        let Client { request, reply, done, asked, error, started_us, until_us, .. } = client;
+        let answered = Answered { operation: request.operation, started_us, failed: error.is_some() };
+        let result = error.map_or(Ok(reply), Err);
+        if until_us > now_us && error.is_none() && !asked.again {
+            self.paused.push(Paused { until_us, answered, done, result });
+        } else if !asked.again {
+            self.answered.push(answered);
+            self.ready.push((done, result));
         }
+        (request, error.is_none())
     }
 
-    /// Answers a flush that has to be answered at once. Returns the request if anything of it is left.
-    fn without_flushes(&mut self, mut request: Request, done: Done) -> Option<(Request, Done)> {
-        if self.settings.answers_flushes_at_once {
-            request.force_unit_access = false;
-            if request.operation == Operation::Flush {
-                self.answers.push((done, Ok(Vec::new())));
-                return None;
-            }
-        }
-        Some((request, done))
-    }
-
-    /// Plans a request of the engine itself, without a waiting client.
-    pub(crate) fn begin_own(&mut self, request: Request, now_us: u64) {
-        self.requests += 1;
-        let asked = Asked { number: self.requests, waited_us: 0, again: true };
-        self.begin_request(request, Box::new(|_| ()), asked, now_us);
-    }
-
-    /// Plans a request.
-    pub(crate) fn begin_request(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
-        let mut client = Client::new(request, done, asked, now_us);
-        L::begins(self, &mut client);
-        let number = self.clients.insert(client);
-        L::plan_request(self, number, now_us);
-        self.clients.get_mut(number).planned = true;
-        self.run_ready();
-        self.go_on();
-        self.answer_if_complete(number);
-    }
-
-    /// Begins the reads again whose content was not written, and what else may begin after calls. Not while a plan is
-    /// being entered, whose steps come before.
-    pub(super) fn go_on(&mut self) {
-        while let Some(client) = self.read_anew.pop() {
-            let (waited_us, asked) = (self.now_us.saturating_sub(client.started_us), client.asked);
-            let ((request, done), now_us) = (client.hand_back(), self.now_us);
-            self.begin_request(request, done, Asked { waited_us, ..asked }, now_us);
-        }
-        L::go_on(self);
-    }
-
-    pub(super) fn answer_if_complete(&mut self, number: u32) {
-        if let Some(client) = self.clients.take_complete(number) {
-            self.conclude(client);
-        }
+    /// Moves the answers to the output.
+    pub fn take(&mut self, output: &mut Output) {
+        output.answers.append(&mut self.ready);
+        output.answered.append(&mut self.answered);
+        output.paused.append(&mut self.paused);
     }
 }
 

@@ -122,7 +122,7 @@ pub trait Layout: Sized {
 
     /// Retries a postponed read.
     fn read_again(engine: &mut Engine<Self>, part: Part) {
-        engine.outgoing.push(part);
+        engine.transfers.push(part);
     }
 
     /// Returns the dirty blocks that could not be read from flash.
@@ -137,7 +137,7 @@ pub trait Layout: Sized {
 
     /// Returns the bytes between a transfer and a part, if the part can join it. By default, only the next block of the
     /// same kind does.
-    fn continues(_engine: &Engine<Self>, joining: &Joining, part: &Part) -> Option<u64> {
+    fn continues(&self, joining: &Joining, part: &Part) -> Option<u64> {
         let parts = joining.parts();
         parts.last().is_some_and(|last| continues(last, part, parts.len())).then_some(0)
     }

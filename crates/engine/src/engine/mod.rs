@@ -28,29 +28,26 @@ mod steps;
 mod transfers;
 mod waiting;
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::order::{Bond, Order, StepId, Use};
-use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use crate::memory::Memory;
-use crate::request::{Done, Error, Request};
+use crate::request::{self, Done, Error, Request};
 use crate::transfer::{Operation, Transfer};
 pub use background::Backend;
-use background::Background;
 pub(crate) use background::continues;
-use clients::Clients;
 pub use clients::{Answered, Asked, Client, Paused};
+use clients::{Answers, BLOCK, Clients};
 pub(crate) use clients::{insert, kind};
 pub use layout::Layout;
-pub use recovery::{Meaning, Recovers, Recovery};
+pub use recovery::{Faults, Legacy, Meaning, Recovers, Recovery};
 pub use settings::{Bug, Settings};
 pub(crate) use steps::Steps;
 pub use steps::{Bonds, Running};
-use transfers::Group;
+use transfers::{Group, Transfers};
 pub use transfers::{Joining, Part};
 pub use waiting::WaitingRequests;
 
@@ -67,45 +64,6 @@ pub(crate) const TRANSFER_BLOCKS: usize = 256;
 /// The step of the cache of a layout.
 pub type Planned<L> = <<L as Layout>::Cache as Cache>::Step;
 
-/// Failures since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Failed reads of the flash.
-    pub flash_read_errors: u64,
-    /// Blocks read from flash with a wrong checksum.
-    pub flash_checksum_errors: u64,
-    /// Failed writes, flushes and resets of the flash.
-    pub flash_write_errors: u64,
-    /// Failed reads of the backend.
-    pub backend_read_errors: u64,
-    /// Failed writes and flushes of the backend.
-    pub backend_write_errors: u64,
-}
-
-impl Faults {
-    /// Counts a failed transfer.
-    pub(crate) fn count(&mut self, disk: usize, operation: Operation) {
-        let counter = match (disk == FLASH, operation == Operation::Read) {
-            (true, true) => &mut self.flash_read_errors,
-            (true, false) => &mut self.flash_write_errors,
-            (false, true) => &mut self.backend_read_errors,
-            (false, false) => &mut self.backend_write_errors,
-        };
-        *counter += 1;
-    }
-}
-
-/// The failures that an engine leaves to its successor.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Legacy {
-    /// All failures.
-    pub faults: Faults,
-    /// Failures of the backend that no client has heard of: flushes, and acknowledged writes.
-    pub unreported: u64,
-    /// Failed flushes of the backend.
-    pub failed_flushes: u64,
-}
-
 /// A cache and its work in progress: takes requests and ended transfers, and returns transfers and replies.
 pub struct Engine<L: Layout> {
     pub(crate) cache: L::Cache,
@@ -114,21 +72,9 @@ pub struct Engine<L: Layout> {
     pub(crate) order: Order,
     pub(crate) steps: Steps<L>,
     pub(crate) clients: Clients,
-    /// The number of requests so far.
-    pub(crate) requests: u64,
-    pub(crate) answers: Vec<(Done, Result<Vec<u8>, Error>)>,
-    pub(crate) answered: Vec<Answered>,
-    /// Answers that wait.
-    paused: Vec<Paused>,
-    /// Reads to begin again.
-    read_anew: Vec<Client>,
+    answers: Answers,
     pub(crate) recovery: Recovery,
-    pub(crate) outgoing: Vec<Part>,
-    groups: HashMap<u64, Group, FxBuildHasher>,
-    next_tag: u64,
-    pub(crate) background: Background,
-    /// Receives the pages between those of a combined read. Its contents are unused, so transfers share it.
-    pub(crate) gap: Memory,
+    pub(crate) transfers: Transfers,
     /// The time of the last call that included one.
     pub(crate) now_us: u64,
     /// The memory of plans, between uses.
@@ -169,17 +115,9 @@ impl<L: Layout> Engine<L> {
             order,
             steps: Steps::default(),
             clients: Clients::default(),
-            requests: 0,
-            answers: Vec::new(),
-            answered: Vec::new(),
-            paused: Vec::new(),
-            read_anew: Vec::new(),
+            answers: Answers::default(),
             recovery: Recovery::default(),
-            outgoing: Vec::new(),
-            groups: HashMap::default(),
-            next_tag: 1,
-            background: Background::default(),
-            gap: Memory::new(gap_pages),
+            transfers: Transfers::new(gap_pages),
             now_us: 0,
             planned: Vec::new(),
             faults: Faults::default(),
@@ -374,7 +312,11 @@ impl<L: Layout> Engine<L> {
     pub fn finish(&mut self, id: StepId, result: Result<(), Error>) {
         let mut running = self.steps.take(id);
         if result.is_err() {
-            self.step_failed(&running.step);
+            match L::meaning(&running.step) {
+                Meaning::Local => {}
+                Meaning::FlashFailed => self.flash_fails(),
+                Meaning::Stops(disk) => self.recovery.stop(disk, self.settings.holds_failed),
+            }
         }
         let result = L::ended(self, id, &mut running, result);
         self.steps.release(id);
@@ -391,5 +333,225 @@ impl<L: Layout> Engine<L> {
             client.error = client.error.or(result.err());
             self.answer_if_complete(request);
         }
+    }
+
+    /// Answers a request, if all steps that it waits for have ended.
+    fn answer_if_complete(&mut self, number: u32) {
+        if let Some(client) = self.clients.take_complete(number) {
+            self.conclude(client);
+        }
+    }
+
+    /// Answers a request whose steps have ended, unless it restarts or is held.
+    fn conclude(&mut self, mut client: Client) {
+        L::concludes(self, &mut client);
+        let Asked { number, again, .. } = client.asked;
+        if client.error.is_some() {
+            if self.recovery.has_stopped() && L::is_repeatable(self, &client) {
+                let held = L::repeat(self, client);
+                return self.recovery.hold(number, held);
+            }
+            if self.recovery.holds_with_flash() && !again {
+                return self.recovery.hold(number, client.repeat());
+            }
+        }
+        if client.reads_anew && !again {
+            return self.clients.read_anew.push(client);
+        }
+        match self.answers.give(client, self.now_us) {
+            (request, succeeded) if again => L::own_ended(self, number, request, succeeded),
+            (request, true) if request.changes() => L::change_answered(self, number, request),
+            _ => {}
+        }
+    }
+
+    /// Starts a request at time `now_us`. Its range must lie within the volume.
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        self.submit_waited(request, done, now_us, 0);
+    }
+
+    /// Like [`submit`](Self::submit), for a request that has waited.
+    pub fn submit_waited(&mut self, mut request: Request, done: Done, now_us: u64, waited_us: u64) {
+        self.now_us = self.now_us.max(now_us);
+        let asked = self.clients.next(waited_us, false);
+        if self.recovery.works() && self.settings.answers_flushes_at_once {
+            request.force_unit_access = false;
+            if request.operation == request::Operation::Flush {
+                return self.answers.skip(done);
+            }
+        }
+        self.admit(request, done, asked, now_us);
+    }
+
+    /// Starts a request, or holds or refuses it if the engine has stopped.
+    pub(crate) fn admit(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
+        if self.recovery.works() {
+            L::admit(self, request, done, asked, now_us);
+        } else if self.recovery.holds() {
+            self.recovery.hold(asked.number, [(request, done)]);
+        } else {
+            self.answers.refuse(&request, done, now_us.saturating_sub(asked.waited_us));
+        }
+    }
+
+    /// Plans a request of the engine itself, without a waiting client.
+    pub(crate) fn begin_own(&mut self, request: Request, now_us: u64) {
+        let asked = self.clients.next(0, true);
+        self.begin_request(request, Box::new(|_| ()), asked, now_us);
+    }
+
+    /// Plans a request.
+    pub(crate) fn begin_request(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
+        let mut client = Client::new(request, done, asked, now_us);
+        L::begins(self, &mut client);
+        let number = self.clients.insert(client);
+        L::plan_request(self, number, now_us);
+        self.clients.get_mut(number).planned = true;
+        self.run_ready();
+        self.go_on();
+        self.answer_if_complete(number);
+    }
+
+    /// Begins the reads again whose content was not written, and what else may begin after calls. Not while a plan is
+    /// being entered, whose steps come before.
+    fn go_on(&mut self) {
+        while let Some((request, done, asked)) = self.clients.next_read_anew(self.now_us) {
+            self.begin_request(request, done, asked, self.now_us);
+        }
+        L::go_on(self);
+    }
+
+    /// Starts to measure this backend, to keep each of its disks busy in the background.
+    pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
+        self.transfers.background.measure(backend);
+    }
+
+    /// Returns the disk, the operation and the offset of an unfinished transfer.
+    pub fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
+        let part = self.transfers.first(tag);
+        (part.disk, part.operation, part.offset)
+    }
+
+    /// Hands out a part later, with its neighbours.
+    pub fn hand_over(&mut self, mut part: Part) {
+        part.lane = self.transfers.background.lane_of(part.disk, part.offset);
+        self.transfers.push(part);
+    }
+
+    /// Handles the end of a transfer. An error that cannot be resolved goes to clients.
+    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
+        let parts = self.transfers.end(tag);
+        if result.is_err() && parts.len() > 1 && L::splits(parts[0].operation) {
+            self.transfers.split(parts);
+        } else {
+            for part in parts {
+                L::part_completed(self, part, result);
+                // Its bytes are still in the processor's caches.
+                self.run_ready();
+            }
+        }
+        self.go_on();
+    }
+
+    /// Finishes the step of a part that ended, or hands a failed part over again. Returns a failed part without retries
+    /// left. A flush is not retried, because a second one would not report the failure.
+    pub fn retry(&mut self, part: Part, result: Result<(), Error>) -> Result<(), (Part, Error)> {
+        let Err(error) = result else {
+            self.finish(part.step, Ok(()));
+            return Ok(());
+        };
+        let running = self.step(part.step);
+        if running.retries == 0 || part.operation == Operation::Sync {
+            return Err((part, error));
+        }
+        running.retries -= 1;
+        self.transfers.push(part);
+        Ok(())
+    }
+
+    /// Returns the work for the caller: transfers to start, requests to hand back, and answers. If the engine has
+    /// stopped, postponed reads fail first: nothing is moved any more.
+    pub fn take_output(&mut self, output: &mut Output) {
+        if !self.recovery.works() && self.has_postponed() {
+            let postponed = std::mem::take(&mut self.recovery.postponed);
+            postponed.into_iter().for_each(|part| self.finish(part.step, Err(Error::Io)));
+            self.run_ready();
+        }
+        L::before_output(self);
+        if L::may_hand_back(self) {
+            output.held.extend(self.recovery.hand_back());
+        }
+        let Engine { layout, transfers, .. } = self;
+        transfers.hand_out(L::SORTS, |joining, part| layout.continues(joining, part), &mut output.transfers);
+        self.answers.take(output);
+    }
+
+    /// Returns the state of the engine after failures.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Returns the state of the engine after failures, to change it.
+    pub fn recovery_mut(&mut self) -> &mut Recovery {
+        &mut self.recovery
+    }
+
+    /// Stops writes to the flash, and waiting for reads of it.
+    pub(crate) fn flash_fails(&mut self) {
+        self.recovery.fail_flash(self.settings.holds_failed);
+        self.read_again();
+    }
+
+    /// Postpones a failed read. Returns false if its retries are used up.
+    pub(crate) fn postpone(&mut self, part: Part) -> bool {
+        let waits = self.steps.get_mut(part.step).wait_again(self.settings.retries);
+        if waits {
+            self.recovery.postponed.push(part);
+        }
+        waits
+    }
+
+    /// True if reads are postponed.
+    pub fn has_postponed(&self) -> bool {
+        !self.recovery.postponed.is_empty()
+    }
+
+    /// Resets the retries of postponed reads.
+    pub fn be_patient(&mut self) {
+        for part in &self.recovery.postponed {
+            self.steps.get_mut(part.step).patience = self.settings.patience;
+        }
+    }
+
+    /// Retries the postponed reads.
+    pub fn read_again(&mut self) {
+        std::mem::take(&mut self.recovery.postponed).into_iter().for_each(|part| L::read_again(self, part));
+    }
+
+    /// Reads some unreadable dirty blocks again. Readable ones are no longer listed.
+    pub fn read_unreadable(&mut self, now_us: u64) {
+        if !self.recovery.works() {
+            return;
+        }
+        let blocks = L::unreadable(self);
+        for block in self.recovery.next_unreadable(blocks) {
+            let (offset, length) = (block * BLOCK, BLOCK);
+            let (operation, data, caching) = (request::Operation::Cache, Vec::new(), Default::default());
+            self.begin_own(Request { operation, offset, length, force_unit_access: false, data, caching }, now_us);
+        }
+    }
+
+    /// Continues as `next`, whose cache was recovered after this engine [stopped](Recovery::stopped) and all its
+    /// transfers ended. Then requests can start again.
+    pub fn continue_as(&mut self, mut next: Engine<L>)
+    where
+        L: Recovers,
+    {
+        if L::is_frozen(&next) {
+            next.recovery.succeed_frozen(&self.recovery, self.settings.holds_failed);
+        }
+        (next.faults, next.clients.count) = (self.faults, self.clients.count);
+        L::make_again(&mut next, self);
+        *self = next;
     }
 }

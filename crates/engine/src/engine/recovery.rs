@@ -10,12 +10,51 @@
 //! A failed read of the flash that would lose a block is [postponed](Engine::read_again). Unreadable blocks are
 //! [read again](Engine::read_unreadable) from time to time.
 
-use super::clients::BLOCK;
-use super::{Answered, Asked, Client, Engine, Layout, Output, Part, Paused};
-use crate::request::{Done, Error, Operation, Request};
+use super::{Engine, FLASH, Layout, Part};
+use crate::request::{Done, Request};
+use crate::transfer::Operation;
 
 /// The number of unreadable blocks that are read again per call.
 const READ_AGAIN_MAX: usize = 8;
+
+/// Failures since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Failed reads of the flash.
+    pub flash_read_errors: u64,
+    /// Blocks read from flash with a wrong checksum.
+    pub flash_checksum_errors: u64,
+    /// Failed writes, flushes and resets of the flash.
+    pub flash_write_errors: u64,
+    /// Failed reads of the backend.
+    pub backend_read_errors: u64,
+    /// Failed writes and flushes of the backend.
+    pub backend_write_errors: u64,
+}
+
+impl Faults {
+    /// Counts a failed transfer.
+    pub(crate) fn count(&mut self, disk: usize, operation: Operation) {
+        let counter = match (disk == FLASH, operation == Operation::Read) {
+            (true, true) => &mut self.flash_read_errors,
+            (true, false) => &mut self.flash_write_errors,
+            (false, true) => &mut self.backend_read_errors,
+            (false, false) => &mut self.backend_write_errors,
+        };
+        *counter += 1;
+    }
+}
+
+/// The failures that an engine leaves to its successor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Legacy {
+    /// All failures.
+    pub faults: Faults,
+    /// Failures of the backend that no client has heard of: flushes, and acknowledged writes.
+    pub unreported: u64,
+    /// Failed flushes of the backend.
+    pub failed_flushes: u64,
+}
 
 /// The meaning of a failed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +99,7 @@ pub struct Recovery {
     /// Failed requests to hand back, by their numbers.
     held: Vec<(u64, Request, Done)>,
     /// Reads that are retried later.
-    postponed: Vec<Part>,
+    pub(super) postponed: Vec<Part>,
     /// The next unreadable block to retry.
     reread: u64,
 }
@@ -146,10 +185,35 @@ impl Recovery {
         }
     }
 
+    /// Continues after an engine with a recovered cache. The flash stays failed, or fails and `holds` requests.
+    pub(super) fn succeed_frozen(&mut self, before: &Recovery, holds: bool) {
+        self.flash = before.flash;
+        self.fail_flash(holds);
+    }
+
+    /// True if requests are held until the cache is recovered.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.course, Course::Stopped(_))
+    }
+
+    /// Holds a failed request, to hand it back.
+    pub(super) fn hold(&mut self, number: u64, requests: impl IntoIterator<Item = (Request, Done)>) {
+        self.held.extend(requests.into_iter().map(|(request, done)| (number, request, done)));
+    }
+
     /// Takes the failed requests to hand back, in order.
-    fn hand_back(&mut self) -> impl Iterator<Item = (Request, Done)> {
+    pub(super) fn hand_back(&mut self) -> impl Iterator<Item = (Request, Done)> {
         self.held.sort_by_key(|(number, ..)| *number);
         self.held.drain(..).map(|(_, request, done)| (request, done))
+    }
+
+    /// Returns the blocks to read again now, of these unreadable ones.
+    pub(super) fn next_unreadable(&mut self, mut blocks: Vec<u64>) -> Vec<u64> {
+        let from = self.reread;
+        blocks.sort_unstable_by_key(|block| (*block < from, *block));
+        blocks.truncate(READ_AGAIN_MAX);
+        self.reread = blocks.last().map_or(from, |last| last + 1);
+        blocks
     }
 }
 
@@ -160,155 +224,4 @@ pub trait Recovers: Layout {
 
     /// Repeats the acknowledged changes that `before` has not made.
     fn make_again(engine: &mut Engine<Self>, before: &mut Engine<Self>);
-}
-
-impl<L: Recovers> Engine<L> {
-    /// Continues as `next`, whose cache was recovered after this engine [stopped](Recovery::stopped) and all its
-    /// transfers ended. Then requests can start again.
-    pub fn continue_as(&mut self, mut next: Engine<L>) {
-        if L::is_frozen(&next) {
-            next.recovery.flash = self.recovery.flash;
-            next.recovery.fail_flash(self.settings.holds_failed);
-        }
-        (next.faults, next.requests) = (self.faults, self.requests);
-        L::make_again(&mut next, self);
-        *self = next;
-    }
-}
-
-impl<L: Layout> Engine<L> {
-    /// Returns the state of the engine after failures.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
-    }
-
-    /// Returns the state of the engine after failures, to change it.
-    pub fn recovery_mut(&mut self) -> &mut Recovery {
-        &mut self.recovery
-    }
-
-    /// Starts a request, or holds or refuses it if the engine has stopped.
-    pub(crate) fn admit(&mut self, request: Request, done: Done, asked: Asked, now_us: u64) {
-        match self.recovery.course {
-            Course::Works => L::admit(self, request, done, asked, now_us),
-            Course::Stopped(_) => self.recovery.held.push((asked.number, request, done)),
-            Course::Waits(_) | Course::GivenUp(_) => {
-                let started_us = now_us.saturating_sub(asked.waited_us);
-                self.answered.push(Answered { operation: request.operation, started_us, failed: true });
-                self.answers.push((done, Err(Error::Io)));
-            }
-        }
-    }
-
-    /// Records the failure of a step.
-    pub(super) fn step_failed(&mut self, step: &L::Step) {
-        match L::meaning(step) {
-            Meaning::Local => {}
-            Meaning::FlashFailed => self.flash_fails(),
-            Meaning::Stops(disk) => self.recovery.stop(disk, self.settings.holds_failed),
-        }
-    }
-
-    /// Stops writes to the flash, and waiting for reads of it.
-    pub(crate) fn flash_fails(&mut self) {
-        self.recovery.fail_flash(self.settings.holds_failed);
-        self.read_again();
-    }
-
-    /// Answers a request whose steps have ended, unless it restarts or is held.
-    pub(super) fn conclude(&mut self, mut client: Client) {
-        L::concludes(self, &mut client);
-        let Asked { number, again, .. } = client.asked;
-        if client.error.is_some() {
-            let held = match self.recovery.course {
-                Course::Stopped(_) | Course::Waits(_) if L::is_repeatable(self, &client) => L::repeat(self, client),
-                _ if self.recovery.holds_with_flash() && !again => client.repeat(),
-                _ => return self.begin_anew_or_answer(client),
-            };
-            self.recovery.held.extend(held.into_iter().map(|(request, done)| (number, request, done)));
-            return;
-        }
-        self.begin_anew_or_answer(client);
-    }
-
-    fn begin_anew_or_answer(&mut self, client: Client) {
-        let Asked { number, again, .. } = client.asked;
-        if client.reads_anew && !again {
-            self.read_anew.push(client);
-            return;
-        }
-        let until_us = client.until_us;
-        let (answered, done, result, request) = client.answer();
-        if again {
-            return L::own_ended(self, number, request, result.is_ok());
-        }
-        if result.is_ok() && request.changes() {
-            L::change_answered(self, number, request);
-        }
-        if until_us > self.now_us && result.is_ok() {
-            self.paused.push(Paused { until_us, answered, done, result });
-            return;
-        }
-        self.answered.push(answered);
-        self.answers.push((done, result));
-    }
-
-    /// Hands failed requests back, and ends postponed reads if the engine has stopped: nothing is moved any more.
-    pub(super) fn prepare_output(&mut self, output: &mut Output) {
-        if !self.recovery.works() && !self.recovery.postponed.is_empty() {
-            let postponed = std::mem::take(&mut self.recovery.postponed);
-            postponed.into_iter().for_each(|part| self.finish(part.step, Err(Error::Io)));
-            self.run_ready();
-        }
-        L::before_output(self);
-        if !self.recovery.held.is_empty() && L::may_hand_back(self) {
-            output.held.extend(self.recovery.hand_back());
-        }
-    }
-
-    /// Postpones a failed read. Returns false if its retries are used up.
-    pub(crate) fn postpone(&mut self, part: Part) -> bool {
-        let retries = self.settings.retries;
-        let running = self.step(part.step);
-        running.retries = retries;
-        if running.patience == 0 {
-            return false;
-        }
-        running.patience -= 1;
-        self.recovery.postponed.push(part);
-        true
-    }
-
-    /// True if reads are postponed.
-    pub fn has_postponed(&self) -> bool {
-        !self.recovery.postponed.is_empty()
-    }
-
-    /// Resets the retries of postponed reads.
-    pub fn be_patient(&mut self) {
-        let patience = self.settings.patience;
-        for id in self.recovery.postponed.iter().map(|part| part.step).collect::<Vec<_>>() {
-            self.step(id).patience = patience;
-        }
-    }
-
-    /// Retries the postponed reads.
-    pub fn read_again(&mut self) {
-        std::mem::take(&mut self.recovery.postponed).into_iter().for_each(|part| L::read_again(self, part));
-    }
-
-    /// Reads some unreadable dirty blocks again. Readable ones are no longer listed.
-    pub fn read_unreadable(&mut self, now_us: u64) {
-        if !self.recovery.works() {
-            return;
-        }
-        let (mut blocks, from) = (L::unreadable(self), self.recovery.reread);
-        blocks.sort_unstable_by_key(|block| (*block < from, *block));
-        for block in blocks.into_iter().take(READ_AGAIN_MAX) {
-            self.recovery.reread = block + 1;
-            let (offset, length) = (block * BLOCK, BLOCK);
-            let (operation, data, caching) = (Operation::Cache, Vec::new(), Default::default());
-            self.begin_own(Request { operation, offset, length, force_unit_access: false, data, caching }, now_us);
-        }
-    }
 }

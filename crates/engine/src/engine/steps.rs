@@ -49,6 +49,14 @@ impl<L: Layout> Running<L> {
     pub fn is_doomed(&self) -> bool {
         self.broken.has(Bond::Needs)
     }
+
+    /// Uses one of the later retries, which has `retries` immediate ones. Returns false if none is left.
+    pub(super) fn wait_again(&mut self, retries: u8) -> bool {
+        self.retries = retries;
+        let waits = self.patience > 0;
+        self.patience -= u8::from(waits);
+        waits
+    }
 }
 
 /// The unfinished steps, by number.

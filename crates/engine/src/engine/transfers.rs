@@ -1,13 +1,15 @@
 //! Transfers: few of them for all parts that steps read and write, and their ends.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use flashwise_core::order::StepId;
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use super::background::{Backend, Background};
-use super::{BACKEND, Engine, Layout, Output};
-use crate::request::Error;
+use super::BACKEND;
+use super::background::Background;
+use super::clients::BLOCK;
+use crate::memory::Memory;
 use crate::transfer::{Buffer, Operation, Transfer};
 
 /// A part of a transfer, which belongs to one step.
@@ -86,20 +88,40 @@ impl Joining {
     }
 }
 
-impl<L: Layout> Engine<L> {
-    /// Starts to measure this backend, to keep each of its disks busy in the background.
-    pub fn set_backend(&mut self, backend: Arc<dyn Backend>) {
-        self.background.measure(backend);
+/// The parts to hand out, and the transfers in progress.
+pub(crate) struct Transfers {
+    outgoing: Vec<Part>,
+    groups: HashMap<u64, Group, FxBuildHasher>,
+    next_tag: u64,
+    pub background: Background,
+    /// Receives the pages between those of a combined read. Its contents are unused, so transfers share it.
+    pub gap: Memory,
+}
+
+impl Transfers {
+    /// Creates transfers that skip at most `gap_pages` between two parts.
+    pub fn new(gap_pages: usize) -> Transfers {
+        let (outgoing, groups, background) = (Vec::new(), HashMap::default(), Background::default());
+        Transfers { outgoing, groups, next_tag: 1, background, gap: Memory::new(gap_pages) }
     }
 
-    /// Returns the disk, the operation and the offset of an unfinished transfer.
-    pub fn transfer_of(&self, tag: u64) -> (usize, Operation, u64) {
-        let part = &self.groups[&tag][0];
-        (part.disk, part.operation, part.offset)
+    /// Hands out a part later, with its neighbours.
+    pub fn push(&mut self, part: Part) {
+        self.outgoing.push(part);
     }
 
-    /// Handles the end of a transfer. An error that cannot be resolved goes to clients.
-    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
+    /// Hands out the waiting read of a step before the background, because a client now waits for it.
+    pub fn hurry(&mut self, step: StepId) {
+        self.outgoing.extend(self.background.take_from_flash(step));
+    }
+
+    /// Returns the first part of an unfinished transfer.
+    pub fn first(&self, tag: u64) -> &Part {
+        &self.groups[&tag][0]
+    }
+
+    /// Takes the parts of a transfer that has ended.
+    pub fn end(&mut self, tag: u64) -> Group {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");
         let first = &parts[0];
         if first.disk == BACKEND {
@@ -107,63 +129,32 @@ impl<L: Layout> Engine<L> {
         } else if first.background {
             self.background.ended_from_flash(parts.len());
         }
-        if result.is_err() && parts.len() > 1 && L::splits(first.operation) {
-            // One by one, they show which of them failed.
-            self.outgoing.extend(parts.into_iter().map(|part| Part { alone: true, ..part }));
-        } else {
-            for part in parts {
-                L::part_completed(self, part, result);
-                // Its bytes are still in the processor's caches.
-                self.run_ready();
-            }
-        }
-        self.go_on();
+        parts
     }
 
-    /// Returns the work for the caller: transfers to start, and answers.
-    pub fn take_output(&mut self, output: &mut Output) {
-        self.prepare_output(output);
-        self.hand_out(&mut output.transfers);
-        self.hand_out_background(Background::next, &mut output.transfers);
-        self.hand_out_background(Background::next_from_flash, &mut output.transfers);
-        output.answers.append(&mut self.answers);
-        output.answered.append(&mut self.answered);
-        output.paused.append(&mut self.paused);
+    /// Hands out each part of a failed transfer by itself, to find the failed ones.
+    pub fn split(&mut self, parts: Group) {
+        self.outgoing.extend(parts.into_iter().map(|part| Part { alone: true, ..part }));
     }
 
-    /// Finishes the step of a part that ended, or hands a failed part over again. Returns a failed part without retries
-    /// left. A flush is not retried, because a second one would not report the failure.
-    pub fn retry(&mut self, part: Part, result: Result<(), Error>) -> Result<(), (Part, Error)> {
-        let Err(error) = result else {
-            self.finish(part.step, Ok(()));
-            return Ok(());
-        };
-        let running = self.step(part.step);
-        if running.retries == 0 || part.operation == Operation::Sync {
-            return Err((part, error));
-        }
-        running.retries -= 1;
-        self.outgoing.push(part);
-        Ok(())
-    }
-
-    /// Hands out a part later, with its neighbours.
-    pub fn hand_over(&mut self, mut part: Part) {
-        part.lane = self.background.lane_of(part.disk, part.offset);
-        self.outgoing.push(part);
-    }
-
-    fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
+    /// Hands out the parts, joined with those that they [continue](super::Layout::continues), and then those of the
+    /// background.
+    pub fn hand_out(
+        &mut self,
+        sorts: bool,
+        continues: impl Fn(&Joining, &Part) -> Option<u64>,
+        transfers: &mut Vec<Transfer>,
+    ) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        if L::SORTS && outgoing.len() > 1 {
+        if sorts && outgoing.len() > 1 {
             outgoing.sort_by_key(|part| (part.disk, part.offset));
         }
         let mut joining = Joining::default();
         for part in outgoing.drain(..) {
-            match joining.parts.first().and_then(|_| L::continues(self, &joining, &part)) {
+            match joining.parts.first().and_then(|_| continues(&joining, &part)) {
                 Some(0) => {}
                 Some(gap) => {
-                    joining.push_buffer(self.gap.buffer(0, (gap / super::clients::BLOCK) as u32));
+                    joining.push_buffer(self.gap.buffer(0, (gap / BLOCK) as u32));
                     joining.length += gap;
                 }
                 None => self.hand_out_joined(&mut joining, transfers),
@@ -172,16 +163,19 @@ impl<L: Layout> Engine<L> {
         }
         self.hand_out_joined(&mut joining, transfers);
         self.outgoing = outgoing;
+        self.hand_out_background(Background::next, transfers);
+        self.hand_out_background(Background::next_from_flash, transfers);
     }
 
     /// Hands out transfers of the background, each of the next parts.
-    fn hand_out_background(&mut self, next: fn(&mut Background) -> Group, transfers: &mut Vec<Transfer>) {
-        let mut joining = Joining::default();
+    fn hand_out_background(&mut self, next: impl Fn(&mut Background) -> Group, transfers: &mut Vec<Transfer>) {
         loop {
-            next(&mut self.background).into_iter().for_each(|part| joining.push(part));
-            if joining.parts.is_empty() {
+            let parts = next(&mut self.background);
+            if parts.is_empty() {
                 return;
             }
+            let mut joining = Joining::default();
+            parts.into_iter().for_each(|part| joining.push(part));
             self.hand_out_joined(&mut joining, transfers);
         }
     }

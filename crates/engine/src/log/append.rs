@@ -54,13 +54,13 @@ impl<C: Cache<Step = Step>> Log<C> {
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
-        let mut pages = vec![(self.memory.buffer(header_frame, 1), Stream::Metadata)];
+        let mut pages = vec![(self.frames.buffer(Operation::Write, header_frame), Stream::Metadata)];
         let mut checksums = Vec::with_capacity(segment.data_pages as usize);
         for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-            pages.push((self.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
             let place = record.frame.number;
-            let came = !self.bad[place as usize] && !late.contains(&place);
-            let crc = if came { self.sum(place) } else { checksum::crc32c(self.memory.page(place)) };
+            pages.push((self.frames.buffer(Operation::Write, place), Stream::of(record.cause)));
+            let came = !self.frames.is_bad(place) && !late.contains(&place);
+            let crc = if came { self.frames.sum(place) } else { checksum::crc32c(self.frames.page(place)) };
             checksums.push(came.then_some(crc));
             // Copies of missing content may be planned; the written bytes must not match its checksum.
             self.checksums[record.slot as usize] = if came { crc } else { !crc };
@@ -72,7 +72,7 @@ impl<C: Cache<Step = Step>> Log<C> {
         let mut none = Vec::new();
         cache.on(Event::Appending(Appending { segment, checksums: &checksums, doubtful, records }), &mut none);
         assert!(none.is_empty(), "a segment that is about to be written gets no steps in reply");
-        let (records, page) = (&self.unit_records[first_record..], self.memory.page_mut(header_frame));
+        let (records, page) = (&self.unit_records[first_record..], self.frames.metadata_mut(header_frame));
         encode_metadata(Role::Segment, &header, records, page);
         Self::write_pages(step, first, &pages, settings.write_streams)
     }
@@ -98,11 +98,12 @@ impl<C: Cache<Step = Step>> Log<C> {
             let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
             let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());
             let records = &self.unit_records[from..to];
-            encode_metadata(Role::Footer, &header, records, self.memory.page_mut(first_frame + page));
+            encode_metadata(Role::Footer, &header, records, self.frames.metadata_mut(first_frame + page));
         }
         let slot = geometry.slot(unit, geometry.segments_end());
         let frames = first_frame..first_frame + pages;
-        let pages: Vec<_> = frames.map(|frame| (self.memory.buffer(frame, 1), Stream::Metadata)).collect();
+        let pages: Vec<_> =
+            frames.map(|frame| (self.frames.buffer(Operation::Write, frame), Stream::Metadata)).collect();
         Self::write_pages(step, slot, &pages, settings.write_streams)
     }
 
@@ -110,10 +111,10 @@ impl<C: Cache<Step = Step>> Log<C> {
     pub(super) fn write_journal(&mut self, step: StepId, write: &JournalWrite) -> Option<Part> {
         let (page, buffers): (u32, SmallVec<[Buffer; 1]>) = match &write.part {
             JournalPart::Blocks { page, frames } => {
-                if frames.iter().any(|frame| self.bad[frame.number as usize]) {
+                if frames.iter().any(|frame| self.frames.is_bad(frame.number)) {
                     return None;
                 }
-                (*page, frames.iter().map(|frame| self.memory.buffer(frame.number, 1)).collect())
+                (*page, frames.iter().map(|frame| self.frames.buffer(Operation::Write, frame.number)).collect())
             }
             JournalPart::Index { head, blocks } => {
                 let sum = |&(block, slot): &(u32, u32)| (block, self.checksums[slot as usize]);

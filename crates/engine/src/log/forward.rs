@@ -30,7 +30,7 @@ impl<C: Cache<Step = Step>> Log<C> {
             .place(place)
             .writer()
             .is_none_or(|writer| steps.get(writer).dependents.iter().any(|&(dependent, _)| dependent == append));
-        (comes && !self.bad[place as usize]).then_some(place)
+        (comes && !self.frames.is_bad(place)).then_some(place)
     }
 
     /// Gives the reads that wait for a failed step the content that it has in memory, if a client may have been
@@ -56,8 +56,8 @@ impl<C: Cache<Step = Step>> Log<C> {
                 _ => continue,
             };
             let content = match frame {
-                Some(frame) if self.bad[frame.number as usize] => continue,
-                Some(frame) => Box::new(*self.memory.page(frame.number)),
+                Some(frame) if self.frames.is_bad(frame.number) => continue,
+                Some(frame) => Box::new(*self.frames.page(frame.number)),
                 None => Box::new([0; BLOCK_BYTES]),
             };
             steps.get_mut(reader).state.content = Some(content);

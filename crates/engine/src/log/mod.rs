@@ -5,7 +5,7 @@
 //! | `mod.rs` | the state of the layout, and its plans |
 //! | `perform.rs` | the work of each step |
 //! | `append.rs`, `streams.rs` | segments and footers |
-//! | `places.rs` | the memory of frames |
+//! | `frames.rs`, `places.rs` | the content of frames, and their places in memory |
 //! | `forward.rs` | content of failed steps that is still in memory |
 //! | `unwritten.rs` | answered content that no device took |
 //! | `journal.rs` | writes to the journal |
@@ -15,6 +15,7 @@
 
 mod append;
 mod forward;
+mod frames;
 mod late;
 mod perform;
 mod places;
@@ -27,7 +28,6 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use flashwise_core::cache::{self, Cache, Event, LogCache};
-use flashwise_core::checksum;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{Page, Place, Record};
 use flashwise_core::order::{Bond, Order, StepId, Use};
@@ -36,8 +36,10 @@ use flashwise_core::step::{BATCHES, Step};
 use crate::engine::{self, Asked, Client, Layout, Legacy, Meaning, Part, Settings};
 use crate::memory::Memory;
 use crate::request::{Done, Error, Operation, Request};
+use frames::Frames;
 use perform::{BLOCK, is_awaited_flush};
 use places::Places;
+use run::Run;
 use unwritten::Unwritten;
 
 /// Number of unfinished steps at which requests start to wait before planning.
@@ -67,7 +69,7 @@ pub struct State {
     /// The content of the block that it reads, from the memory of a failed write.
     content: Option<Box<Page>>,
     /// The blocks that it reads, if it is a run of them.
-    run: Option<Box<run::Run>>,
+    run: Option<Box<Run>>,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
     transfers: u16,
@@ -90,16 +92,12 @@ struct Errors {
 
 /// The layout of a log.
 pub struct Log<C = LogCache> {
-    memory: Memory,
+    frames: Frames,
     /// The checksum of the data in each slot.
     checksums: Vec<u32>,
     places: Places,
     /// True while the steps of a plan are entered.
     enters: bool,
-    /// By place in memory: true if its content is wrong.
-    bad: Vec<bool>,
-    /// By place in memory: the checksum of its content, if it was computed while that was in the processor's caches.
-    sums: Vec<Option<u32>>,
     /// The time of the next check of segments that wait for late blocks.
     look_for_late_us: u64,
     /// A batch ended, and others may begin.
@@ -256,22 +254,6 @@ impl<C: Cache<Step = Step>> Layout for Log<C> {
     }
 }
 
-impl<C> Log<C> {
-    /// Returns the content at a place in memory, to be changed.
-    fn page_mut(&mut self, place: u32) -> &mut Page {
-        self.sums[place as usize] = None;
-        self.memory.page_mut(place)
-    }
-
-    /// Returns the checksum of the content at a place in memory.
-    fn sum(&mut self, place: u32) -> u32 {
-        let page = self.memory.page(place);
-        let sum = *self.sums[place as usize].get_or_insert_with(|| checksum::crc32c(page));
-        debug_assert_eq!(sum, checksum::crc32c(page), "the content of place {place} has this checksum");
-        sum
-    }
-}
-
 impl Engine<LogCache> {
     /// Returns the durable end of the log, if it is to be noted. That is the case if whole units have become durable
     /// since the last note. It is also the case if nothing has become durable since the last call. The log itself does
@@ -323,13 +305,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         assert_eq!(checksums.len(), geometry.pages() as usize);
         let places = Places::new(cache.frame_count(), settings.spare_frames);
         let order = Order::new(places.count());
-        let (frames, blank) =
-            (places.count() + 1 + geometry.footer_pages(), if settings.blank { places.count() } else { 0 });
         let layout = Log {
-            memory: Memory::with_blank(frames as usize, blank as usize),
+            frames: Frames::new(places.count(), 1 + geometry.footer_pages(), settings.blank),
             checksums,
-            bad: vec![false; places.count() as usize],
-            sums: vec![None; places.count() as usize],
             places,
             enters: false,
             look_for_late_us: 0,
@@ -431,15 +409,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
         let mut client = request;
-        let undecided = self.is_write(request) && steps.iter().any(Step::decides_answer);
-        let reads = self.is_read(request);
+        let undecided = self.asks_for(Operation::Write, request) && steps.iter().any(Step::decides_answer);
+        let reads = self.asks_for(Operation::Read, request);
         self.layout.enters = true;
         let mut at = 0;
         while at < steps.len() {
             if let Some(number) = client.filter(|_| reads && matches!(steps[at], Step::ReadFlash { .. })) {
-                let entered = self.enqueue_run(&steps[at..], number, base);
-                if entered > 0 {
-                    at += entered;
+                let Log { places, .. } = &mut self.layout;
+                if let Some(run) = Run::first_of(&steps[at..], base, &self.order, places) {
+                    at += 2 * run.len();
+                    self.enqueue_run(run, number);
                     continue;
                 }
             }
@@ -474,6 +453,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.run_ready();
     }
 
+    /// Enters a run, which waits for nothing.
+    fn enqueue_run(&mut self, run: Run, client: u32) {
+        let (_, first, _) = run.steps().next().expect("a run has blocks");
+        let state = State { planned_us: self.now_us, run: Some(Box::new(run)), ..State::default() };
+        let id = self.add(first, Some(client), state);
+        self.begin_uses(id, |_, _| unreachable!("it waits for nothing"));
+        self.steps.wait_for(id, std::iter::empty());
+    }
+
     /// Returns the errors that a step does not report. A flush reports all that none has reported yet. A durable change
     /// reports those that come while it is in progress, and a flush still has to report them.
     fn errors_before(&self, step: &Step, request: Option<u32>) -> Errors {
@@ -487,10 +475,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let request = client.filter(|_| step.is_awaited());
         let errors_before = self.errors_before(&step, request);
         if is_awaited_flush(&step) {
-            self.background.flush_waits();
+            self.transfers.background.flush_waits();
         }
         let source = match step {
-            Step::ReadFlash { slot, .. } if self.is_read(client) => {
+            Step::ReadFlash { slot, .. } if self.asks_for(Operation::Read, client) => {
                 self.layout.on_its_way(&self.order, &self.steps, slot)
             }
             _ => None,
@@ -498,7 +486,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         // A client waits for the content there.
         if let Some(writer) = source.and_then(|place| self.order.place(place).writer()) {
             self.step(writer).state.background = false;
-            self.outgoing.extend(self.background.take_from_flash(writer));
+            self.transfers.hurry(writer);
         }
         let state = State {
             background: client.is_none(),
@@ -569,19 +557,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.layout.failed_flushes = before.failed_flushes;
     }
 
-    /// True if it is a flush that is asked for.
+    /// True if the request asks for a flush.
     fn is_flush(&self, request: Option<u32>) -> bool {
         request.is_some_and(|request| self.clients.get(request).request.is_flush())
     }
 
-    /// True if it is a read that is asked for.
-    fn is_read(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Read)
-    }
-
-    /// True if it is a write that is asked for.
-    fn is_write(&self, request: Option<u32>) -> bool {
-        request.is_some_and(|request| self.clients.get(request).request.operation == Operation::Write)
+    /// True if the request asks for this operation.
+    fn asks_for(&self, operation: Operation, request: Option<u32>) -> bool {
+        request.is_some_and(|request| self.clients.get(request).request.operation == operation)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{BLOCK_BYTES, Page};
-use flashwise_core::order::{Bond, StepId};
+use flashwise_core::order::{Bond, StepId, Use};
 use flashwise_core::step::{BATCHES, CLIENTS, Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Engine, Running};
+use super::{Engine, Log, Running, State};
 use crate::engine::{self, BACKEND, Bug, FLASH, JOURNAL, Part};
 use crate::request::Error;
 use crate::transfer::{Buffer, Operation};
@@ -44,62 +44,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache
     /// knows.
     fn move_bytes(&mut self, step: &Step, request: Option<u32>) -> bool {
-        let moved = self.try_to_move(step, request);
+        let client = request.map(|request| self.clients.get_mut(request));
+        let moved = self.layout.frames.move_bytes(step, client);
         if !moved {
             self.tell_failed(&mut step.clone(), true);
         }
         moved
-    }
-
-    /// Moves bytes, unless they are missing.
-    fn try_to_move(&mut self, step: &Step, request: Option<u32>) -> bool {
-        match *step {
-            Step::Receive { frame, at, length, from, .. } => {
-                let whole = usize::from(length) == BLOCK_BYTES;
-                let bad = &mut self.layout.bad[frame.number as usize];
-                if whole {
-                    *bad = false;
-                } else if *bad {
-                    return false;
-                }
-                let request = request.expect("a request waits for its own bytes");
-                let data = &self.clients.get(request).request.data;
-                let bytes = &data[from as usize..from as usize + usize::from(length)];
-                self.layout.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
-                // The bytes of a long request leave the processor's caches before they are written.
-                if whole && bytes.len() < data.len() {
-                    self.layout.sum(frame.number);
-                }
-            }
-            Step::Send { frame, at, length, to, .. } => {
-                if self.layout.bad[frame.number as usize] {
-                    return false;
-                }
-                let request = request.expect("a request waits for its own bytes");
-                let bytes = &self.layout.memory.page(frame.number)[at.into()..][..length.into()];
-                self.clients.get_mut(request).put(to as usize, bytes);
-            }
-            Step::Zero { frame, at, length } => {
-                let bad = &mut self.layout.bad[frame.number as usize];
-                if usize::from(length) == BLOCK_BYTES {
-                    *bad = false;
-                } else if *bad {
-                    return false;
-                }
-                self.layout.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
-            }
-            Step::Copy { from, to, .. } => {
-                let bad = self.layout.bad[from.number as usize];
-                self.layout.bad[to.number as usize] = bad;
-                if bad {
-                    return false;
-                }
-                self.layout.memory.copy(from.number, to.number);
-                self.layout.sums[to.number as usize] = self.layout.sums[from.number as usize];
-            }
-            _ => unreachable!("a step that moves bytes"),
-        }
-        true
     }
 
     fn fail_request(&mut self, request: Option<u32>, error: Error) {
@@ -111,18 +61,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Starts a step that waits for nothing.
     pub(super) fn perform(&mut self, id: StepId) {
-        let running = self.step(id);
-        if running.state.run.is_some() {
-            return self.read_run(id);
+        let running = self.steps.get_mut(id);
+        if let Some(run) = &running.state.run {
+            let part = run.read(id, &mut self.layout.frames);
+            return self.hand_over_part(part);
         }
         if let Some(content) = running.state.content.take() {
             return self.read_from_memory(id, &content);
         }
         let (doomed, source) = (running.is_doomed(), running.state.source);
-        if let Some(place) = source.filter(|_| !doomed)
-            && self.read_from_place(id, place)
-        {
-            return;
+        if let Some(place) = source.filter(|&place| !doomed && !self.layout.frames.is_bad(place)) {
+            let content = *self.layout.frames.page(place);
+            return self.read_from_memory(id, &content);
         }
         let running = self.step(id);
         let (doomed, request) = (doomed || source.is_some(), running.request);
@@ -143,22 +93,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    /// Ends a read whose content is at a place in memory. Returns false if it is not there.
-    fn read_from_place(&mut self, id: StepId, place: u32) -> bool {
-        if self.layout.bad[place as usize] {
-            return false;
-        }
-        let content = *self.layout.memory.page(place);
-        self.read_from_memory(id, &content);
-        true
-    }
-
     /// Ends a read whose content was still in memory.
     fn read_from_memory(&mut self, id: StepId, content: &Page) {
         let (Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. }) = self.step(id).step else {
             unreachable!("only reads get content from memory")
         };
-        self.layout.page_mut(frame.number).copy_from_slice(content);
+        self.layout.frames.page_mut(frame.number).copy_from_slice(content);
         self.finish(id, Ok(()));
     }
 
@@ -176,7 +116,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             &Step::ReadFlash { slot, frame, .. } => {
                 if self.step(id).state.background {
                     let part = self.background_part(id, FLASH, Operation::Read, slot, frame);
-                    self.background.push_from_flash(part);
+                    self.transfers.background.push_from_flash(part);
                 } else {
                     self.transfer_frame(id, FLASH, Operation::Read, slot, frame);
                 }
@@ -188,15 +128,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
             &Step::WriteBackend { block, frame, batch, acknowledged, .. } => {
-                if doomed || self.layout.bad[frame.number as usize] {
+                if doomed || self.layout.frames.is_bad(frame.number) {
                     return Some(false);
                 }
                 if batch.is_some() || acknowledged {
                     let part = self.background_part(id, BACKEND, Operation::Write, block, frame);
                     if batch.is_some() {
-                        self.background.push_back(part);
+                        self.transfers.background.push_back(part);
                     } else {
-                        self.background.push_past(part);
+                        self.transfers.background.push_past(part);
                     }
                     return None;
                 }
@@ -271,21 +211,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// The transfer of a block that no client waits for.
     fn background_part(&mut self, step: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) -> Part {
         self.step(step).state.transfers += 1;
-        let (offset, buffers) = (u64::from(block) * BLOCK, smallvec![self.buffer(operation, frame)]);
-        let lane = self.background.lane_of(disk, offset);
+        let (offset, buffers) =
+            (u64::from(block) * BLOCK, smallvec![self.layout.frames.buffer(operation, frame.number)]);
+        let lane = self.transfers.background.lane_of(disk, offset);
         Part { buffers, background: true, lane, ..Part::new(step, disk, operation, offset, BLOCK) }
     }
 
-    /// Returns the memory of a frame for a transfer.
-    fn buffer(&mut self, operation: Operation, frame: Frame) -> Buffer {
-        if operation == Operation::Read {
-            self.layout.sums[frame.number as usize] = None;
-        }
-        self.layout.memory.buffer(frame.number, 1)
-    }
-
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
-        let buffer = self.buffer(operation, frame);
+        let buffer = self.layout.frames.buffer(operation, frame.number);
         self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, smallvec![buffer]);
     }
 
@@ -308,14 +241,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     pub(super) fn part_ended(&mut self, part: Part, result: Result<(), Error>) {
         let id = part.step;
-        if self.step(id).state.run.is_some() {
-            return self.run_ended(id, result);
+        let running = self.steps.get_mut(id);
+        if let Some(run) = &running.state.run {
+            running.state.transfers -= 1;
+            let client = self.clients.get_mut(running.request.expect("a client waits for a run"));
+            let Log { frames, checksums, .. } = &mut self.layout;
+            return match result.is_ok() && run.send(frames, checksums, client) {
+                true => self.finish(id, Ok(())),
+                false => self.split(id),
+            };
         }
         let result = result.and_then(|()| if self.data_is_right(id) { Ok(()) } else { Err(Error::Io) });
         // The retry of a failed flush proves nothing: its data may be lost.
         if result.is_err() && self.step(id).retries > 0 && part.operation != Operation::Sync {
             self.step(id).retries -= 1;
-            self.outgoing.push(part);
+            self.transfers.push(part);
             return;
         }
         // Nothing moves on a flash that has failed, and no unit is reset there.
@@ -335,6 +275,30 @@ impl<C: Cache<Step = Step>> Engine<C> {
             return;
         }
         self.finish(id, result);
+    }
+
+    /// Puts steps for each block in the place of a run.
+    fn split(&mut self, id: StepId) {
+        self.replace(id, |engine, running| {
+            let (run, request) = (running.state.run.expect("the step is a run"), running.request);
+            let mut steps = Vec::with_capacity(2 * run.len());
+            for (slot, read, send) in run.steps() {
+                let Step::Send { block, frame, .. } = send else { unreachable!("a run sends its blocks") };
+                let state = || State { planned_us: running.state.planned_us, ..State::default() };
+                let (read, send) = (engine.add(read, None, state()), engine.add(send, request, state()));
+                engine.order.replace(id, (read, send), frame.number, block, slot);
+                engine.steps.wait_for(send, std::iter::once((read, Bond::Follows)));
+                steps.extend([read, send]);
+            }
+            engine.order.end(id, Use::KeepPages(0..0));
+            engine.clients.get_mut(request.expect("a client waits for a run")).pending -= 1;
+            for (dependent, bond) in running.dependents {
+                steps.iter().for_each(|&step| engine.step(step).dependents.push((dependent, bond)));
+                engine.step(dependent).waiting += steps.len() as u32 - 1;
+            }
+            steps.into_iter().step_by(2).for_each(|read| engine.steps.wait_for(read, std::iter::empty()));
+        });
+        self.run_ready();
     }
 
     /// True if a step reads a dirty block that is about to be moved, or changed in part. Without the read, the block
@@ -373,9 +337,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         if self.step(id).state.falls_back {
             return true;
         }
-        // An earlier attempt may have left another one.
-        self.layout.sums[frame.number as usize] = None;
-        let right = self.layout.sum(frame.number) == self.layout.checksums[slot as usize];
+        let right = self.layout.frames.is_right(frame.number, self.layout.checksums[slot as usize]);
         self.faults.flash_checksum_errors += u64::from(!right);
         right
     }
@@ -417,7 +379,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.layout.places.idle(place, is_free);
         }
         if let Some(run) = &running.state.run {
-            self.tell_run(run);
+            run.steps().for_each(|(_, mut read, _)| self.succeeded(&mut read));
         } else if ok {
             self.succeeded(&mut running.step);
             // That flush was reported before this answer.
@@ -438,14 +400,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
             _ => false,
         };
         if is_awaited_flush(&running.step) {
-            self.background.flush_goes();
+            self.transfers.background.flush_goes();
         }
         result
     }
 
     fn succeeded(&mut self, step: &mut Step) {
         if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
-            self.layout.bad[frame.number as usize] = false;
+            self.layout.frames.set_bad(frame.number, false);
         }
         self.layout.places.unplace_frames(step);
         self.tell(Event::Done(step));
@@ -459,16 +421,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // That a clean one failed was counted when the backend was read in its place.
                 self.faults.flash_read_errors += u64::from(*dirty);
                 self.faults.backend_read_errors += u64::from(!*dirty);
-                self.layout.bad[frame.number as usize] = true;
+                self.layout.frames.set_bad(frame.number, true);
             }
             Step::ReadBackend { frame, .. } => {
                 self.faults.backend_read_errors += 1;
-                self.layout.bad[frame.number as usize] = true;
+                self.layout.frames.set_bad(frame.number, true);
             }
             &mut Step::WriteBackend { block, frame, ref mut acknowledged, ref mut replaces, logged, batch } => {
-                let bad = &mut self.layout.bad[frame.number as usize];
+                missing = self.layout.frames.is_bad(frame.number);
                 // The log still has the content if its copy is newer than the backend's.
-                missing = std::mem::replace(bad, *bad || !(logged || batch.is_some()));
+                self.layout.frames.set_bad(frame.number, missing || !(logged || batch.is_some()));
                 self.faults.backend_write_errors += u64::from(!missing);
                 let handed_on = (*replaces || *acknowledged) && batch.is_none() && !logged && self.hand_on(block);
                 if handed_on {
@@ -481,7 +443,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 // A failed write may have taken effect, so its content may replace lost acknowledged content.
                 // Written-back content may be older.
                 if !missing && batch.is_none() && self.order.blocks().writer(block).is_none() {
-                    self.keep(block, self.layout.memory.page(frame.number).to_vec());
+                    self.keep(block, self.layout.frames.page(frame.number).to_vec());
                 }
                 let is_known = was_kept || self.cache.leaves(block);
                 self.layout.errors.backend += u64::from(!is_known && (replaces || (acknowledged && !missing)));
@@ -533,7 +495,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let Step::Append(segment) = &*step else { unreachable!("a segment is appended") };
         let (mut missing, mut new) = (Vec::new(), Vec::new());
         for (number, record) in (0..).zip(&segment.records).filter(|(_, record)| record.kind.has_data()) {
-            if self.layout.bad[record.frame.number as usize] {
+            if self.layout.frames.is_bad(record.frame.number) {
                 missing.push(number);
             } else if !self.cache.is_lost(record.block) {
                 new.push((record.block, record.frame.number));
@@ -543,7 +505,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.tell(Event::Missing { step, blocks: &missing });
         }
         self.tell_failed(step, false);
-        new.into_iter().for_each(|(block, place)| self.keep(block, self.layout.memory.page(place).to_vec()));
+        new.into_iter().for_each(|(block, place)| self.keep(block, self.layout.frames.page(place).to_vec()));
     }
 
     /// The content of a block did not reach the backend. If a newer write of the block is in progress, its result

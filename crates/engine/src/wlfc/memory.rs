@@ -1,12 +1,17 @@
 //! The memory of plans: the blocks of a backend bucket that a plan moves.
 
-use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::wlfc::header::Missing;
-use flashwise_core::wlfc::{Log, Step};
-use smallvec::SmallVec;
+use std::ops::Range;
 
+use flashwise_core::checksum;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::order::StepId;
+use flashwise_core::wlfc::header::{Crc, Missing};
+use flashwise_core::wlfc::{Log, Step};
+use smallvec::{SmallVec, smallvec};
+
+use crate::engine::{BACKEND, Part};
 use crate::memory::Memory;
-use crate::transfer::Buffer;
+use crate::transfer::{Buffer, Operation};
 
 /// Size of a block in bytes.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -86,6 +91,38 @@ impl Region {
     /// True if any of these blocks is missing for this reason.
     pub fn has_any(&self, missing: Missing, block: u64, blocks: u32) -> bool {
         !self.bad.is_empty() && (block..block + u64::from(blocks)).any(|block| self.missing(block) == Some(missing))
+    }
+
+    /// Compares data that was read with its checksums. True if some of it is wrong.
+    pub fn compare(&mut self, blocks: Range<u64>, expected: &[Crc]) -> bool {
+        let mut wrong = false;
+        for (number, block) in blocks.enumerate() {
+            let missing = match expected.get(number) {
+                Some(Ok(crc)) if checksum::crc32c(self.bytes(block * BLOCK, BLOCK_BYTES)) == *crc => None,
+                Some(Err(Missing::OfBackend)) => Some(Missing::OfBackend),
+                _ => Some(Missing::Lost),
+            };
+            self.set_missing(block, missing);
+            wrong |= missing == Some(Missing::Lost);
+        }
+        wrong
+    }
+
+    /// Returns transfers of the backend for some of these blocks, one by one, last first. `is_wanted` gets the reason
+    /// if a block has no content.
+    pub fn apart(
+        &mut self,
+        step: StepId,
+        blocks: Range<u64>,
+        operation: Operation,
+        is_wanted: impl Fn(Option<Missing>) -> bool,
+    ) -> Vec<Part> {
+        let wanted: Vec<u64> = blocks.rev().filter(|block| is_wanted(self.missing(*block))).collect();
+        let part = |block: u64| {
+            let buffers = smallvec![self.buffer(block, 1)];
+            Part { buffers, ..Part::new(step, BACKEND, operation, block * BLOCK, BLOCK) }
+        };
+        wanted.into_iter().map(part).collect()
     }
 
     /// Records if a block has content.

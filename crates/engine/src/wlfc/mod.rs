@@ -9,8 +9,9 @@
 //! | `plans.rs` | the unfinished plans |
 //! | `failures.rs` | the failures of the flash |
 //! | `perform.rs` | the execution of each step |
-//! | `read.rs` | reads of the flash, and their checksums |
-//! | `failed_reads.rs` | the handling of failed reads |
+//! | `read.rs` | the header pages, and the checksums that reads need |
+//! | `read_steps.rs` | the execution of reads, and failed ones |
+//! | `programs.rs` | the order of programs, and their durable end |
 //! | `transfers.rs` | the joining of transfers |
 //! | `started.rs` | the state at a start |
 //! | `checksums.rs` | the location of checksums |
@@ -23,24 +24,26 @@
 
 mod ahead;
 pub mod checksums;
-mod failed_reads;
 mod failures;
 mod memory;
 mod order;
 mod perform;
 mod plans;
+mod programs;
 mod read;
+mod read_steps;
 mod started;
 mod transfers;
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 use flashwise_core::cache::{self, Cache, Event};
-use flashwise_core::format::{Digest, RunEnd, Witness};
+use flashwise_core::format::Witness;
 use flashwise_core::order::{Bond, Order, StepId, Use};
-use flashwise_core::wlfc::header::{Crc, Header};
-use flashwise_core::wlfc::{BACKEND, FLASH, Shape, State, Step, Wlfc};
-use rustc_hash::{FxHashMap, FxHashSet};
+use flashwise_core::wlfc::header::Crc;
+use flashwise_core::wlfc::{BACKEND, FLASH, Scan, Shape, State, Step, Wlfc};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 pub use crate::engine::Settings;
@@ -49,11 +52,14 @@ use crate::memory::Memory;
 use crate::request::{self, Done, Error, Request};
 use crate::transfer::Operation;
 use ahead::Ahead;
-use checksums::{Checksums, HeaderPages};
+use checksums::HeaderPages;
 pub use failures::Failures;
 use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
 use plans::{Plan, Plans};
+pub use programs::BucketsEnd;
+use programs::Programs;
+use read::Reads;
 pub use started::{OnFlash, Started, mark, run};
 
 /// Maximum number of failing backend buckets that are tried again in each round of background work.
@@ -123,15 +129,6 @@ impl<C: Cache<Step = Step>> Running<C> {
     }
 }
 
-/// The durable end of a run, with the digest of all buckets if everything is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketsEnd {
-    /// The end of the run.
-    pub run: RunEnd,
-    /// The digest of the buckets.
-    pub digest: Option<Digest>,
-}
-
 /// The layout of buckets.
 pub struct Buckets<C = Wlfc> {
     /// Number of pages and blocks of a bucket.
@@ -142,31 +139,17 @@ pub struct Buckets<C = Wlfc> {
     shape: Shape,
     resets: Resets,
     plans: Plans,
-    /// The header pages, and the recently used checksums of data.
-    headers: HeaderPages,
-    checksums: Checksums,
-    /// The headers by page, if data is blank: nothing is on flash.
-    blank_headers: FxHashMap<(u32, u32), Header>,
-    on_flash: Vec<OnFlash>,
+    reads: Reads,
+    programs: Programs,
     /// The frames of the read cache in RAM, and those without content.
     ram: Option<Memory>,
     bad_frames: FxHashSet<u32>,
-    /// The number of the last program or reset, and the number below which everything is durable.
-    sequence: u64,
-    durable: u64,
-    /// The last planned program.
-    programmed: Option<Witness>,
-    /// The values of `sequence` and `durable` at the last [`pause`](Engine::pause).
-    seen: u64,
-    noted: u64,
     /// True if a flush of the backend has failed.
     backend_flush_failed: bool,
     failures: Failures,
     /// Reads that wait for the replies of changes, with their times of arrival.
     delayed: Vec<(Request, Done, Asked, u64)>,
     ahead: Ahead,
-    /// Steps that wait for a header page that another step reads.
-    reading: FxHashMap<(u32, u32), Vec<StepId>>,
     cache: PhantomData<fn(C)>,
 }
 
@@ -319,8 +302,8 @@ impl<C: Cache<Step = Step>> Layout for Buckets<C> {
         operation == Operation::Read
     }
 
-    fn continues(engine: &Engine<C>, joining: &Joining, part: &Part) -> Option<u64> {
-        engine.layout.gap_before(joining, part)
+    fn continues(&self, joining: &Joining, part: &Part) -> Option<u64> {
+        self.gap_before(joining, part)
     }
 
     fn before_output(engine: &mut Engine<C>) {
@@ -359,22 +342,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
             shape: Shape { bucket_pages, bucket_blocks: geometry.unit_pages, zoned: settings.zoned },
             resets: Resets::default(),
             plans: Plans::default(),
-            checksums: Checksums::new(geometry.units * bucket_pages),
-            headers: started.headers,
-            blank_headers: FxHashMap::default(),
-            on_flash: started.on_flash,
+            reads: Reads::new(started.headers, geometry.units * bucket_pages, bucket_pages, &settings),
+            programs: Programs::new(started.on_flash),
             ram: (ram > 0).then(|| Memory::with_blank(ram as usize, if settings.blank { ram as usize } else { 0 })),
             bad_frames: FxHashSet::default(),
-            sequence: 0,
-            durable: 0,
-            programmed: None,
-            seen: 0,
-            noted: 0,
             backend_flush_failed: false,
             failures: Failures::new(started.worn, started.unreadable),
             delayed: Vec::new(),
             ahead: Ahead::default(),
-            reading: FxHashMap::default(),
             cache: PhantomData,
         };
         let mut engine = engine::Engine::with(cache, settings, layout, Order::new(ram), transfers::GAP_PAGES_MAX);
@@ -392,15 +367,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Called periodically. Returns the durable end of this run, if it is new and nothing was programmed since the last
     /// call. If no transfer is in progress, also flushes programs and resets that are not durable.
     pub fn pause(&mut self) -> Option<BucketsEnd> {
-        let seen = std::mem::replace(&mut self.layout.seen, self.layout.sequence);
+        let is_quiet = self.layout.programs.pause();
         if !self.recovery.works() || self.running() > 0 {
             return None;
         }
-        let quiet = seen == self.layout.sequence && self.layout.noted < self.layout.durable;
-        let end = quiet.then(|| {
-            self.layout.noted = self.layout.durable;
-            self.end()
-        });
+        let end = (is_quiet && self.layout.programs.note()).then(|| self.end());
         if !self.is_durable() {
             self.enqueue_plan(&mut vec![Step::FlushFlash], None, false);
             self.run_ready();
@@ -410,23 +381,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// True if all programs and resets of this run are durable.
     pub fn is_durable(&self) -> bool {
-        self.layout.sequence == 0 || self.layout.durable > self.layout.sequence
+        self.layout.programs.is_durable()
     }
 
     /// Returns the durable end of this run.
     pub fn end(&self) -> BucketsEnd {
-        let Settings { start, found_again, .. } = self.settings;
-        let run = run(start, found_again);
-        let is_durable = self.is_durable();
-        let last = self.layout.programmed.filter(|_| is_durable);
-        let values = || {
-            (0..)
-                .zip(&self.layout.on_flash)
-                .map(|(bucket, of)| if self.layout.failures.worn.contains(&bucket) { 0 } else { of.last })
-        };
-        let digest = (is_durable && !self.recovery.is_flash_failed())
-            .then(|| Digest::new(run, self.layout.sequence + 1, values()));
-        BucketsEnd { run: RunEnd { run, sequence: self.layout.durable, last }, digest }
+        let Buckets { programs, failures, .. } = &self.layout;
+        programs.end(&self.settings, &failures.worn, self.recovery.is_flash_failed())
     }
 
     /// True if the backend's copy of `block` is outdated or being changed.
@@ -508,7 +469,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.begin_uses(id, |step, _| waits.push(step));
         if let Work::Step(step) = &work {
             waits.extend(self.layout.resets.begin(id, step));
-            self.note_planned(id, step);
+            self.layout.programs.plan(step, &mut self.steps.get_mut(id).state);
         }
         waits.sort_unstable();
         waits.dedup();
@@ -526,26 +487,89 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.steps.wait_for(id, waits.into_iter());
     }
 
-    /// Records the effect of a step on later ones.
-    fn note_planned(&mut self, id: StepId, step: &Step) {
-        match *step {
-            Step::Append { bucket, page, oob, .. } => {
-                self.layout.sequence += 1;
-                let witness = Witness { bucket, epoch: oob.epoch, page };
-                self.step(id).state.before = self.layout.programmed.replace(witness);
-                let on_flash = &mut self.layout.on_flash[bucket as usize];
-                if page == 0 {
-                    on_flash.state = oob.state;
-                }
-            }
-            Step::ReadFlash { bucket, .. } => {
-                self.step(id).state.holds = self.layout.on_flash[bucket as usize].state;
-            }
-            // A mark contains the time of the reset.
-            Step::Reset { .. } => self.layout.sequence += 1,
-            _ => {}
+    /// Returns the memory of unfinished plans in bytes.
+    pub fn planned_bytes(&self) -> u64 {
+        self.layout.plans.bytes()
+    }
+
+    /// Returns the blocks whose only copy was unreadable, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        self.layout.failures.lost_blocks()
+    }
+
+    /// Returns the number of blocks that wait in memory for a place.
+    pub fn unwritten_blocks(&self) -> usize {
+        self.layout.ahead.lost().count()
+    }
+
+    /// Returns the blocks whose newest content is only in memory or lost, in order.
+    pub fn not_durable_blocks(&self) -> Vec<u64> {
+        let all: BTreeSet<u64> =
+            self.layout.failures.unreadable.iter().chain(self.layout.ahead.lost()).copied().collect();
+        all.into_iter().collect()
+    }
+
+    /// Returns the acknowledged changes that could not be made, in order, restricted to lost blocks.
+    pub fn unwritten(&self) -> Vec<Request> {
+        self.layout.ahead.not_made()
+    }
+
+    /// Takes the acknowledged changes that could not be made, in order, restricted to lost blocks, to make them
+    /// elsewhere.
+    pub fn take_unwritten(&mut self) -> Vec<Request> {
+        self.layout.ahead.take_not_made()
+    }
+
+    /// Makes the lost changes once nothing fails any more.
+    pub fn make_what_was_lost(&mut self) {
+        if !self.recovery.works() || self.cache.next_tick_us(u64::MAX).is_some() {
+            return;
         }
-        let sequence = self.layout.sequence;
-        self.step(id).state.sequence = sequence;
+        // A client's current change of these blocks is newer, and would be overwritten.
+        let is_of_lost = |request: &Request| self.layout.ahead.lost_of(request.offset, request.length).next().is_some();
+        if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
+            return;
+        }
+        for change in self.layout.ahead.take_not_made() {
+            self.clients.make(&change);
+            self.begin_own(change, 0);
+        }
+    }
+}
+
+impl Engine {
+    /// Creates the engine that [continues](engine::Engine::continue_as) after `before`, whose cache was found again as
+    /// `wlfc`. `settled` is true if the flash took the changes of the recovery.
+    pub fn after(before: &Engine, mut wlfc: Wlfc, started: Started, settled: bool) -> Engine {
+        wlfc.succeed(&before.cache);
+        let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
+        let mut engine = Engine::new(wlfc, settings, started);
+        // A later flush does not cover the data of a failed one.
+        engine.layout.failures.flushes = !settled;
+        engine.layout.failures.unreadable.extend(&before.layout.failures.unreadable);
+        engine
+    }
+
+    /// Returns the contents of a bucket that this engine knows, if it knows them.
+    pub fn remembered(&self, bucket: u32) -> Option<Scan> {
+        let OnFlash { epoch, end, .. } = self.layout.programs.on_flash[bucket as usize];
+        self.cache.remembered(bucket, epoch, end)
+    }
+
+    /// Returns the number of backend buckets that are not written back, because the flash has lost some of their dirty
+    /// blocks.
+    pub fn lossy(&self) -> usize {
+        self.layout.failures.lossy(self.cache.failing(), self.layout.bucket_blocks)
+    }
+
+    /// Returns the header pages.
+    pub fn headers(&self) -> &HeaderPages {
+        &self.layout.reads.headers
+    }
+
+    /// Returns the failures that a successor takes over. Without unfinished steps.
+    pub fn legacy(&self) -> engine::Legacy {
+        let unreported = self.cache.owes_a_failed_flush().into();
+        engine::Legacy { faults: self.faults, unreported, failed_flushes: 0 }
     }
 }

@@ -4,15 +4,14 @@ use flashwise_core::cache::{Cache, Event};
 use flashwise_core::checksum;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::order::{Bond, StepId};
-use flashwise_core::wlfc::header::{Crc, Header, Missing};
+use flashwise_core::wlfc::header::{Crc, Missing};
 use flashwise_core::wlfc::{Log, State, Step};
 use smallvec::smallvec;
 
 use super::memory::{BLOCK, blocks_of};
-use super::transfers::of_block;
-use super::{Engine, Running, StepState, Work};
+use super::read::Run;
+use super::{Engine, Running, Work};
 use crate::engine::{BACKEND, FLASH, Part};
-use crate::memory::Memory;
 use crate::request::Error;
 use crate::transfer::{Buffer, Operation};
 
@@ -230,10 +229,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Writes only the blocks with content to the backend.
     fn write_what_came(&mut self, id: StepId, plan: u32, block: u64, blocks: u32) -> Begun {
-        let region = self.layout.plans.region(plan, block);
-        let came = (block..block + u64::from(blocks)).rev().filter(|block| !region.is_bad(*block)).collect::<Vec<_>>();
-        let mut parts: Vec<Part> =
-            came.into_iter().map(|block| of_block(id, region, block, Operation::Write)).collect();
+        let all = block..block + u64::from(blocks);
+        let mut parts = self.layout.plans.region(plan, block).apart(id, all, Operation::Write, |bad| bad.is_none());
         let Some(first) = parts.pop() else { return Begun::Done(true) };
         self.step(id).state.next = parts;
         self.hand_over(first);
@@ -262,34 +259,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Programs data after header pages that describe it.
     fn append(&mut self, id: StepId) {
-        let (durable, settings) = (self.layout.durable, self.settings);
-        let running = self.step(id);
+        let running = self.steps.get_mut(id);
         let Work::Step(Step::Append { bucket, page, oob, .. }) = running.step else { unreachable!("it is an append") };
-        let StepState { plan, sequence, before, .. } = running.state;
-        let on_flash = &mut self.layout.on_flash[bucket as usize];
-        if page == 0 {
-            (on_flash.last, on_flash.durable_end, on_flash.end, on_flash.epoch) = (0, 0, 0, oob.epoch);
-            on_flash.volatile.clear();
-        }
-        while let Some(&(number, end)) = on_flash.volatile.front()
-            && number < durable
-        {
-            on_flash.durable_end = end;
-            on_flash.volatile.pop_front();
-        }
-        let header = Header {
-            cache: settings.cache,
-            oob,
-            run: super::run(settings.start, settings.found_again),
-            sequence,
-            durable,
-            page,
-            durable_end: on_flash.durable_end,
-            previous: on_flash.last,
-            part: 0,
-            before,
-        };
-        on_flash.volatile.push_back((sequence, header.end()));
+        let plan = running.state.plan;
+        let header = self.layout.programs.begin(&self.settings, (bucket, page, oob), &running.state);
         let has_data = oob.log == Log::Data;
         let block = u64::from(oob.backend) * u64::from(self.layout.bucket_blocks) + u64::from(oob.at);
         let mut checksums: Vec<Crc> = Vec::new();
@@ -317,24 +290,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.layout.failures.unreadable.remove(&block);
             });
         }
-        let parts = header.parts();
-        (page..header.end()).for_each(|at| self.layout.headers.set(bucket, at, at < page + parts));
-        self.layout.checksums.program(bucket * self.layout.bucket_pages + header.data_page(), &checksums);
         // A zone with a copy is filled, so that the device need not keep it open.
-        let padding =
-            if settings.zoned && oob.state != State::Write { self.layout.bucket_pages - header.end() } else { 0 };
-        let mut memory = Memory::new((parts + padding) as usize);
-        for part in 0..parts {
-            let header = Header { part, ..header };
-            if settings.blank {
-                self.layout.blank_headers.insert((bucket, page + part), header);
-                continue;
-            }
-            let described = header.described();
-            header.encode(&checksums[described.start as usize..described.end as usize], memory.page_mut(part));
-            if part == 0 {
-                self.layout.on_flash[bucket as usize].last = Header::checksum_of(memory.page(0));
-            }
+        let fills = self.settings.zoned && oob.state != State::Write;
+        let padding = if fills { self.layout.bucket_pages - header.end() } else { 0 };
+        let parts = header.parts();
+        let (memory, sum) = self.layout.reads.program(&header, bucket, &checksums, padding);
+        if let Some(sum) = sum {
+            self.layout.programs.on_flash[bucket as usize].last = sum;
         }
         let mut buffers = smallvec![memory.buffer(0, parts)];
         buffers.extend(data);
@@ -435,7 +397,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.step(id).retries -= 1;
             if wrong {
                 // The header page may be the wrong one.
-                self.read_once_more(id);
+                self.layout.reads.forget(Run::of(self.steps.get(id)));
+                self.read_flash(id);
             } else {
                 self.hand_over(part);
             }
@@ -508,17 +471,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Reports the end of a step to the cache, and records its consequences.
     fn note_ended(&mut self, running: &Running<C>, step: &Step, ok: bool) {
         if ok {
-            if *step == Step::FlushFlash {
-                self.layout.durable = self.layout.durable.max(running.state.sequence + 1);
-            }
-            match *step {
-                Step::Reset { bucket } => {
-                    let of = &mut self.layout.on_flash[bucket as usize];
-                    (of.last, of.end) = (0, 0);
-                }
-                Step::Append { bucket, page, pages, .. } => self.layout.on_flash[bucket as usize].end = page + pages,
-                Step::WriteBackend { block, .. } => drop(self.layout.failures.lossy.remove(&block)),
-                _ => {}
+            self.layout.programs.done(step, running.state.sequence);
+            if let Step::WriteBackend { block, .. } = step {
+                self.layout.failures.lossy.remove(block);
             }
             // The steps continue without the unread blocks, and the cache plans no more on them.
             let is_unread = running.state.unread && matches!(step, Step::ReadBackend { .. });

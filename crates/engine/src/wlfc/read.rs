@@ -1,142 +1,138 @@
 //! Reads of the flash: the data, and before it the header pages with checksums that are not in memory.
 
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use flashwise_core::cache::Cache;
-use flashwise_core::checksum;
 use flashwise_core::format::Page;
-use flashwise_core::order::{StepId, Use};
+use flashwise_core::order::StepId;
 use flashwise_core::wlfc::Step;
-use flashwise_core::wlfc::header::Missing;
-use smallvec::smallvec;
+use flashwise_core::wlfc::header::{Crc, Header, Missing};
+use rustc_hash::FxHashMap;
 
-use super::checksums::{Says, header_at, says};
-use super::memory::BLOCK;
-use super::transfers::of_block;
-use super::{Engine, Work};
-use crate::engine::{FLASH, Part};
+use super::checksums::{Checksums, HeaderPages, Says, header_at, says};
+use super::{Running, Settings, StepState, Work};
 use crate::memory::Memory;
-use crate::transfer::Operation;
 
 /// A header page within this distance before the data is read together with it.
 const TOGETHER: u32 = 4;
 
 /// The read of a step: pages of a bucket, for blocks of the volume.
-struct Run {
-    bucket: u32,
-    page: u32,
-    block: u64,
-    blocks: u32,
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub bucket: u32,
+    pub page: u32,
+    pub block: u64,
+    pub blocks: u32,
 }
 
-impl<C: Cache<Step = Step>> Engine<C> {
-    fn run(&mut self, id: StepId) -> Run {
-        let Work::Step(Step::ReadFlash { bucket, slot, block, blocks }) = self.step(id).step else {
+impl Run {
+    /// Returns that of a step.
+    pub fn of<C: Cache<Step = Step>>(running: &Running<C>) -> Run {
+        let Work::Step(Step::ReadFlash { bucket, slot, block, blocks }) = running.step else {
             unreachable!("it reads the flash")
         };
         Run { bucket, page: slot, block, blocks }
     }
 
-    /// Begins a read: only the data, if all its checksums are in memory.
-    pub(super) fn read_flash(&mut self, id: StepId) {
-        let Run { bucket, page, block, blocks } = self.run(id);
-        // Content read earlier from the backend is replaced.
-        let plan = self.step(id).state.plan;
-        let region = self.layout.plans.region(plan, block);
-        (block..block + u64::from(blocks)).for_each(|block| region.set_missing(block, None));
-        let first = bucket * self.layout.bucket_pages + page;
-        let known = (first..first + blocks).map_while(|slot| self.layout.checksums.get(slot).map(Ok)).collect();
-        self.step(id).state.expected = known;
-        self.read_more(id);
+    /// Returns its blocks.
+    pub fn range(&self) -> Range<u64> {
+        self.block..self.block + u64::from(self.blocks)
+    }
+}
+
+/// The next transfer of a read.
+pub(super) enum Next {
+    /// The data.
+    Data,
+    /// A header page, with the data after it or without.
+    Header { page: u32, with_data: bool },
+    /// None: another step reads the header page.
+    Wait,
+    /// None: the data came with the header page.
+    Came,
+}
+
+/// The header pages, and the checksums in them.
+pub(super) struct Reads {
+    pub headers: HeaderPages,
+    /// The recently used checksums of data.
+    checksums: Checksums,
+    /// The headers by page, if data is blank: nothing is on flash.
+    blank_headers: Option<FxHashMap<(u32, u32), Header>>,
+    /// Steps that wait for a header page that another step reads.
+    waiting: FxHashMap<(u32, u32), Vec<StepId>>,
+    bucket_pages: u32,
+    /// The first bytes of the cache's UUID.
+    cache: u64,
+}
+
+impl Reads {
+    /// Begins with the header pages on flash.
+    pub fn new(headers: HeaderPages, pages: u32, bucket_pages: u32, settings: &Settings) -> Reads {
+        let (checksums, waiting, cache) = (Checksums::new(pages), FxHashMap::default(), settings.cache);
+        let blank_headers = settings.blank.then(FxHashMap::default);
+        Reads { headers, checksums, blank_headers, waiting, bucket_pages, cache }
     }
 
-    /// Reads the next header page, or the data once all checksums are known.
-    fn read_more(&mut self, id: StepId) {
-        let Run { bucket, page, block, blocks } = self.run(id);
-        let found = self.step(id).state.expected.len() as u32;
-        let state = self.step(id).state.holds;
-        match (found < blocks).then(|| self.layout.headers.of(bucket, state, page + found)).flatten() {
-            Some(header) => self.read_header(id, header),
-            // Pages without a checksum count as wrong.
-            None => {
-                self.step(id).state.header = None;
-                let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
-                let plan = self.step(id).state.plan;
-                let buffer = self.layout.plans.region(plan, block).buffer(block, blocks);
-                let length = u64::from(blocks) * BLOCK;
-                self.hand_over_part(id, FLASH, Operation::Read, offset, length, smallvec![buffer]);
-            }
+    /// Begins a read: only the data, if all its checksums are in memory.
+    pub fn begin(&mut self, id: StepId, run: Run, state: &mut StepState) -> Next {
+        let first = run.bucket * self.bucket_pages + run.page;
+        let known = (first..first + run.blocks).map_while(|slot| self.checksums.get(slot).map(Ok));
+        state.expected = known.collect();
+        self.next(id, run, state)
+    }
+
+    /// Reads the next header page, or the data once all checksums are known. Pages without one count as wrong.
+    fn next(&mut self, id: StepId, run: Run, state: &StepState) -> Next {
+        let found = state.expected.len() as u32;
+        let lacks = found < run.blocks;
+        match lacks.then(|| self.headers.of(run.bucket, state.holds, run.page + found)).flatten() {
+            Some(page) => self.read_header(id, run, state, page),
+            None => Next::Data,
         }
     }
 
     /// Reads a header page: together with the data if it is near, otherwise once for all steps that need it.
-    fn read_header(&mut self, id: StepId, header: u32) {
-        let Run { bucket, page, .. } = self.run(id);
-        if self.step(id).state.expected.is_empty() && page - header <= TOGETHER {
-            return self.transfer_header(id, header, page - header, true);
+    pub fn read_header(&mut self, id: StepId, run: Run, state: &StepState, page: u32) -> Next {
+        if state.expected.is_empty() && run.page - page <= TOGETHER {
+            return Next::Header { page, with_data: true };
         }
-        match self.layout.reading.entry((bucket, header)) {
-            Entry::Occupied(mut others) => others.get_mut().push(id),
+        match self.waiting.entry((run.bucket, page)) {
+            Entry::Occupied(mut others) => {
+                others.get_mut().push(id);
+                Next::Wait
+            }
             Entry::Vacant(first) => {
                 first.insert(Vec::new());
-                self.transfer_header(id, header, 1, false);
+                Next::Header { page, with_data: false }
             }
         }
     }
 
-    fn transfer_header(&mut self, id: StepId, header: u32, before: u32, with_data: bool) {
-        let Run { bucket, block, blocks, .. } = self.run(id);
-        let memory = Memory::new(before as usize);
-        let mut buffers = smallvec![memory.buffer(0, before)];
-        let mut pages = before;
-        if with_data {
-            let plan = self.step(id).state.plan;
-            buffers.push(self.layout.plans.region(plan, block).buffer(block, blocks));
-            pages += blocks;
-        }
-        let offset = self.unit_offset(bucket) + u64::from(header) * BLOCK;
-        let running = self.step(id);
-        (running.state.memory, running.state.header) = (Some(memory), Some((header, with_data)));
-        self.hand_over_part(id, FLASH, Operation::Read, offset, u64::from(pages) * BLOCK, buffers);
+    /// Takes the steps that wait for a header page.
+    pub fn take_waiting(&mut self, bucket: u32, page: u32) -> Vec<StepId> {
+        self.waiting.remove(&(bucket, page)).unwrap_or_default()
     }
 
-    /// Processes a header page, if one was read. True if the data must still be read.
-    pub(super) fn expects_more(&mut self, id: StepId) -> bool {
-        let Some((header, with_data)) = self.step(id).state.header.take() else { return false };
-        let bucket = self.run(id).bucket;
-        let memory = self.step(id).state.memory.take().expect("a header page has memory");
-        let waiting = if with_data { None } else { self.layout.reading.remove(&(bucket, header)) };
-        let more = self.take_over(id, header, memory.page(0), with_data);
-        for other in waiting.unwrap_or_default() {
-            self.take_over(other, header, memory.page(0), false);
-        }
-        more
-    }
-
-    /// Handles an unreadable header page: the steps that waited for it try to read it themselves.
-    pub(super) fn header_failed(&mut self, id: StepId) {
-        if let Some((header, false)) = self.step(id).state.header.take() {
-            let bucket = self.run(id).bucket;
-            for other in self.layout.reading.remove(&(bucket, header)).unwrap_or_default() {
-                self.read_header(other, header);
-            }
-        }
-    }
-
-    /// Takes the checksums for a step from a header page, and continues. True if there is more to read.
-    fn take_over(&mut self, id: StepId, header: u32, bytes: &Page, with_data: bool) -> bool {
-        let Run { bucket, page, blocks, .. } = self.run(id);
-        let epoch = self.layout.on_flash[bucket as usize].epoch;
-        let of = match self.settings.blank {
-            true => self.layout.blank_headers.get(&(bucket, header)).copied().filter(|of| of.oob.epoch == epoch),
-            false => header_at(bytes, self.settings.cache, epoch, header),
+    /// Takes the checksums for a step from a header page of a bucket in this epoch, and continues.
+    pub fn take_over(
+        &mut self,
+        (id, run): (StepId, Run),
+        state: &mut StepState,
+        (header, with_data): (u32, bool),
+        bytes: &Page,
+        epoch: u64,
+    ) -> Next {
+        let of = match &self.blank_headers {
+            Some(headers) => headers.get(&(run.bucket, header)).copied().filter(|of| of.oob.epoch == epoch),
+            None => header_at(bytes, self.cache, epoch, header),
         };
-        let expected = &mut self.step(id).state.expected;
-        let before = expected.len() as u32;
+        let before = state.expected.len() as u32;
         let mut elsewhere = None;
-        while (expected.len() as u32) < blocks {
-            match says(of.as_ref(), bytes, page + expected.len() as u32) {
-                Says::Checksum(crc) => expected.push(crc),
+        while (state.expected.len() as u32) < run.blocks {
+            match says(of.as_ref(), bytes, run.page + state.expected.len() as u32) {
+                Says::Checksum(crc) => state.expected.push(crc),
                 Says::Elsewhere(other) => {
                     elsewhere = Some(other);
                     break;
@@ -144,78 +140,48 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 Says::Nothing => break,
             }
         }
-        let found = expected.len() as u32;
+        let found = state.expected.len() as u32;
         if let Some(of) = of.filter(|_| found > before) {
-            let first = page + before;
-            self.layout.checksums.keep(&of, bytes, bucket * self.layout.bucket_pages + first, first, found - before);
+            let first = run.page + before;
+            self.checksums.keep(&of, bytes, run.bucket * self.bucket_pages + first, first, found - before);
         }
         match elsewhere {
             // Another header page of the same program: the right one, or the next.
-            Some(other) if other != header && (found > before) == (other > header) => self.read_header(id, other),
-            _ if with_data => return false,
+            Some(other) if other != header && (found > before) == (other > header) => {
+                self.read_header(id, run, state, other)
+            }
+            _ if with_data => Next::Came,
             _ => {
                 if found == before {
                     // The header has no checksums for these pages, so they count as wrong.
-                    self.step(id).state.expected.resize(blocks as usize, Err(Missing::Lost));
+                    state.expected.resize(run.blocks as usize, Err(Missing::Lost));
                 }
-                self.read_more(id);
+                self.next(id, run, state)
             }
         }
-        true
     }
 
-    /// Repeats a read with wrong checksums, including its checksums.
-    pub(super) fn read_once_more(&mut self, id: StepId) {
-        let Run { bucket, page, blocks, .. } = self.run(id);
-        self.layout.checksums.forget(bucket * self.layout.bucket_pages + page, blocks);
-        self.read_flash(id);
+    /// Forgets the checksums of a read in memory.
+    pub fn forget(&mut self, run: Run) {
+        self.checksums.forget(run.bucket * self.bucket_pages + run.page, run.blocks);
     }
 
-    /// Compares data with its checksums. True if a wrong page may be right when read again.
-    pub(super) fn compare(&mut self, id: StepId) -> bool {
-        let Run { block, blocks, .. } = self.run(id);
-        let running = self.step(id);
-        let (plan, expected) = (running.state.plan, std::mem::take(&mut running.state.expected));
-        let region = self.layout.plans.region(plan, block);
-        let mut wrong = false;
-        for (number, block) in (block..block + u64::from(blocks)).enumerate() {
-            let page = region.bytes(block * BLOCK, BLOCK as usize);
-            let missing = match expected.get(number) {
-                Some(Ok(crc)) if checksum::crc32c(page) == *crc => None,
-                Some(Err(Missing::OfBackend)) => Some(Missing::OfBackend),
-                _ => Some(Missing::Lost),
-            };
-            region.set_missing(block, missing);
-            wrong |= missing == Some(Missing::Lost);
-            if missing.is_none() {
-                self.layout.failures.unreadable.remove(&block);
+    /// Returns the header pages of a program, with `padding` pages after them, and the checksum of the first one.
+    pub fn program(&mut self, header: &Header, bucket: u32, checksums: &[Crc], padding: u32) -> (Memory, Option<u32>) {
+        let (page, parts) = (header.page, header.parts());
+        (page..header.end()).for_each(|at| self.headers.set(bucket, at, at < page + parts));
+        self.checksums.program(bucket * self.bucket_pages + header.data_page(), checksums);
+        let mut memory = Memory::new((parts + padding) as usize);
+        for part in 0..parts {
+            let header = Header { part, ..*header };
+            if let Some(headers) = &mut self.blank_headers {
+                headers.insert((bucket, page + part), header);
+                continue;
             }
+            let described = header.described();
+            header.encode(&checksums[described.start as usize..described.end as usize], memory.page_mut(part));
         }
-        wrong
-    }
-
-    /// Plans to read blocks from the backend that are marked as being only there. Later writes of that bucket of the
-    /// backend wait for this read; a write in progress is concurrent with it.
-    pub(super) fn read_below(&mut self, id: StepId) {
-        let Run { block, blocks, .. } = self.run(id);
-        let plan = self.step(id).state.plan;
-        let region = self.layout.plans.region(plan, block);
-        if !region.has_bad(block, blocks) {
-            return;
-        }
-        let is_below = |block: &u64| region.missing(*block) == Some(Missing::OfBackend);
-        let below: Vec<u64> = (block..block + u64::from(blocks)).rev().filter(is_below).collect();
-        let parts: Vec<Part> = below.into_iter().map(|block| of_block(id, region, block, Operation::Read)).collect();
-        if parts.is_empty() {
-            return;
-        }
-        self.also_reads_backend(id, block);
-        let running = self.step(id);
-        (running.state.falls_back, running.state.next, running.state.apart) = (true, parts, true);
-    }
-
-    /// Records that a step reads the backend instead of the flash.
-    pub(super) fn also_reads_backend(&mut self, id: StepId, block: u64) {
-        self.order.begin(id, Use::ReadBlock(self.layout.shape.bucket_of(block)), |_| ());
+        let sum = self.blank_headers.is_none().then(|| Header::checksum_of(memory.page(0)));
+        (memory, sum)
     }
 }

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use flashwise_core::cache::Cache;
 use flashwise_core::wlfc::header::{ResetAt, reset_mark};
-use flashwise_core::wlfc::{Scan, State, Step, Wlfc};
+use flashwise_core::wlfc::{Scan, State, Step};
 use rustc_hash::FxHashSet;
 
 use super::checksums::HeaderPages;
-use super::{Buckets, Engine, Settings};
-use crate::engine::{self, Asked, Recovers};
+use super::{Buckets, Engine};
+use crate::engine::{Asked, Recovers};
 use crate::memory::Memory;
-use crate::request::Request;
 
 /// The state of a cache bucket on flash.
 #[derive(Clone, Debug)]
@@ -100,94 +98,6 @@ impl Recovers for Buckets {
                 false => engine.layout.ahead.keep(number, request),
                 true => engine.begin_request(request, Box::new(|_| ()), Asked { number, waited_us: 0, again: true }, 0),
             }
-        }
-    }
-}
-
-impl Engine {
-    /// Creates the engine that [continues](engine::Engine::continue_as) after `before`, whose cache was found again as
-    /// `wlfc`. `settled` is true if the flash took the changes of the recovery.
-    pub fn after(before: &Engine, mut wlfc: Wlfc, started: Started, settled: bool) -> Engine {
-        wlfc.succeed(&before.cache);
-        let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
-        let mut engine = Engine::new(wlfc, settings, started);
-        // A later flush does not cover the data of a failed one.
-        engine.layout.failures.flushes = !settled;
-        engine.layout.failures.unreadable.extend(&before.layout.failures.unreadable);
-        engine
-    }
-
-    /// Returns the contents of a bucket that this engine knows, if it knows them.
-    pub fn remembered(&self, bucket: u32) -> Option<Scan> {
-        let OnFlash { epoch, end, .. } = self.layout.on_flash[bucket as usize];
-        self.cache.remembered(bucket, epoch, end)
-    }
-
-    /// Returns the number of backend buckets that are not written back, because the flash has lost some of their dirty
-    /// blocks.
-    pub fn lossy(&self) -> usize {
-        self.layout.failures.lossy(self.cache.failing(), self.layout.bucket_blocks)
-    }
-
-    /// Returns the header pages.
-    pub fn headers(&self) -> &HeaderPages {
-        &self.layout.headers
-    }
-
-    /// Returns the failures that a successor takes over. Without unfinished steps.
-    pub fn legacy(&self) -> engine::Legacy {
-        let unreported = self.cache.owes_a_failed_flush().into();
-        engine::Legacy { faults: self.faults, unreported, failed_flushes: 0 }
-    }
-}
-
-impl<C: Cache<Step = Step>> Engine<C> {
-    /// Returns the memory of unfinished plans in bytes.
-    pub fn planned_bytes(&self) -> u64 {
-        self.layout.plans.bytes()
-    }
-
-    /// Returns the blocks whose only copy was unreadable, in order.
-    pub fn lost_blocks(&self) -> Vec<u64> {
-        self.layout.failures.lost_blocks()
-    }
-
-    /// Returns the number of blocks that wait in memory for a place.
-    pub fn unwritten_blocks(&self) -> usize {
-        self.layout.ahead.lost().count()
-    }
-
-    /// Returns the blocks whose newest content is only in memory or lost, in order.
-    pub fn not_durable_blocks(&self) -> Vec<u64> {
-        let all: BTreeSet<u64> =
-            self.layout.failures.unreadable.iter().chain(self.layout.ahead.lost()).copied().collect();
-        all.into_iter().collect()
-    }
-
-    /// Returns the acknowledged changes that could not be made, in order, restricted to lost blocks.
-    pub fn unwritten(&self) -> Vec<Request> {
-        self.layout.ahead.not_made()
-    }
-
-    /// Takes the acknowledged changes that could not be made, in order, restricted to lost blocks, to make them
-    /// elsewhere.
-    pub fn take_unwritten(&mut self) -> Vec<Request> {
-        self.layout.ahead.take_not_made()
-    }
-
-    /// Makes the lost changes once nothing fails any more.
-    pub fn make_what_was_lost(&mut self) {
-        if !self.recovery.works() || self.cache.next_tick_us(u64::MAX).is_some() {
-            return;
-        }
-        // A client's current change of these blocks is newer, and would be overwritten.
-        let is_of_lost = |request: &Request| self.layout.ahead.lost_of(request.offset, request.length).next().is_some();
-        if self.clients.requests().any(|request| request.changes() && is_of_lost(request)) {
-            return;
-        }
-        for change in self.layout.ahead.take_not_made() {
-            self.clients.make(&change);
-            self.begin_own(change, 0);
         }
     }
 }

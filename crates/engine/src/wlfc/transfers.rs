@@ -1,11 +1,9 @@
 //! Joins parts into one transfer.
 
 use super::Buckets;
-use super::memory::{BLOCK, Region};
-use crate::engine::{BACKEND, FLASH, Joining, Part};
+use super::memory::BLOCK;
+use crate::engine::{FLASH, Joining, Part};
 use crate::transfer::Operation;
-use flashwise_core::order::StepId;
-use smallvec::smallvec;
 
 /// Maximum number of buffers of a transfer, given by the kernel.
 pub(super) const BUFFERS_MAX: usize = 1024;
@@ -13,12 +11,6 @@ pub(super) const BUFFERS_MAX: usize = 1024;
 /// Maximum gap in pages between two parts that are read together. A gap consists of headers and other logs of a bucket,
 /// or of blocks of the backend that logs replace. A disk reads it faster than another request.
 pub(super) const GAP_PAGES_MAX: usize = 8;
-
-/// Creates the transfer of one block of the backend.
-pub(super) fn of_block(step: StepId, region: &mut Region, block: u64, operation: Operation) -> Part {
-    let buffers = smallvec![region.buffer(block, 1)];
-    Part { buffers, ..Part::new(step, BACKEND, operation, block * BLOCK, BLOCK) }
-}
 
 impl<C> Buckets<C> {
     /// Returns the gap between a transfer and a part, if they can be joined.
