@@ -9,6 +9,7 @@ use std::thread;
 
 use flashwise_testing::mounted::{run, text, try_run};
 use flashwise_testing::setting;
+use flashwise_testing::waiting::wait_until;
 
 use super::{Bed, lose, now_us, seeds, survives};
 
@@ -184,6 +185,11 @@ fn postgres(bed: &mut Bed, cluster: &Path, programs: &Path) -> Result<u64, Strin
     // Its server's data is gone, too: it ends by itself, or here.
     let _ = postgres.control(&["stop", "-m", "immediate"]);
     load.wait().unwrap();
+    // The lock of its socket begins with its process number. Another server would refuse to start.
+    if let Ok(lock) = std::fs::read_to_string(postgres.sockets.join(".s.PGSQL.5432.lock")) {
+        let process = Path::new("/proc").join(lock.lines().next().expect("it has lines").trim());
+        wait_until("the killed database's server has ended", || !process.exists());
+    }
     drop(gone);
     let mut commits = Vec::new();
     for entry in std::fs::read_dir(&postgres.sockets).unwrap() {

@@ -148,10 +148,10 @@ fn file_systems_without_an_order_are_damaged() {
     assert!(lost.iter().any(|results| !results.failures.is_empty()), "no file system was damaged");
 }
 
-/// The test of the check against the stated time.
+/// The test of the check against the stated time. In half of the runs, the backend is too fast to be much behind.
 #[test]
 fn a_time_that_is_stated_too_late_is_found() {
-    let results = lose("barriers", "ext4", seeds(runs().div_ceil(10).max(3)), |bed| {
+    let results = lose("barriers", "ext4", seeds(runs().div_ceil(10).max(12)), |bed| {
         bed.states_late = true;
         work(bed)
     });

@@ -65,7 +65,7 @@ impl Bed {
             random.pick(&["10%", "20%", "50%"]),
             random.pick(&["1s", "5s"]),
             random.pick(&["0", "1MiB", "4MiB"]),
-            random.pick(&["0s", "0s", "200us", "2ms"]),
+            random.pick(&["0s", "200us", "2ms", "2ms"]),
         );
         let options = match file_system {
             "ext4" => random.pick(&["defaults", "discard", "data=journal", "discard,commit=1"]),
