@@ -144,7 +144,7 @@ impl Recovery {
     }
 
     /// From now on, requests that fail because of the flash are answered with an error. Returns those that failed
-    /// earlier; no other call returns them. If the cache must be recovered, they are [handed back](Output::held)
+    /// earlier; no other call returns them. If the cache must be recovered, they are [handed back](super::Output::held)
     /// afterwards.
     #[must_use]
     pub fn stop_holding(&mut self) -> Vec<(Request, Done)> {
