@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flashwise_core::cache::{Cache, Config, LogCache, Reads};
 use flashwise_core::epochs::BackendState;
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{Geometry, Layout, Superblock};
+use flashwise_core::format::{Geometry, Layout, Place, Superblock};
 use flashwise_core::human;
 use flashwise_core::recovery::Recovered;
 use flashwise_engine::engine::{Legacy, Settings};
@@ -117,11 +117,15 @@ impl Held for Recovered {
         flash: &dyn Disk,
         backend: &dyn Disk,
         _superblock: &Superblock,
+        done: Place,
         note_ahead: &dyn Fn() -> io::Result<()>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Vec<u32>), DetachError> {
         let (destaged_blocks, damaged) = match self.log.take_epochs() {
-            Some(epochs) => destage_in_order(flash, backend, &mut self, epochs, note_ahead, progress)?,
+            Some(mut epochs) => {
+                epochs.finish_until(done.min(self.log.end()));
+                destage_in_order(flash, backend, &mut self, epochs, note_ahead, progress)?
+            }
             None => destage(flash, backend, &dirty_copies(&self), progress)?,
         };
         backend.sync()?;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::io;
 
 use flashwise_core::cache;
-use flashwise_core::format::{Digest, Geometry, Layout, Superblock};
+use flashwise_core::format::{Digest, Geometry, Layout, Place, Superblock};
 
 use crate::disk::Disk;
 use crate::driver::Driver;
@@ -138,9 +138,9 @@ pub trait Held: Any + Debug + Send {
         None
     }
 
-    /// Writes the dirty blocks back offline, durably. Calls `note_ahead` before the backend has more than the flash
-    /// records as written back in order. Returns their number, and the blocks that cannot be written back,
-    /// in order.
+    /// Writes the dirty blocks back offline, durably. The backend has the epochs that end at or before `done`. Calls
+    /// `note_ahead` before the backend has more than the flash records as written back in order. Returns their number,
+    /// and the blocks that cannot be written back, in order.
     ///
     /// # Errors
     /// The backend cannot be written.
@@ -149,6 +149,7 @@ pub trait Held: Any + Debug + Send {
         _flash: &dyn Disk,
         _backend: &dyn Disk,
         _superblock: &Superblock,
+        _done: Place,
         _note_ahead: &dyn Fn() -> io::Result<()>,
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Vec<u32>), DetachError> {

@@ -21,7 +21,7 @@ use crate::attach::{AttachError, BackendSide, Pairing, RecordedJournal};
 use crate::disk::Disk;
 use crate::export::Error;
 use crate::flash::{FlashError, cache_tag};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Opened};
 use crate::offline::journal::GivenJournal;
 use crate::wlfc::start;
 pub(crate) use in_order::destage_in_order;
@@ -114,9 +114,8 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Writes the last group of the `recorded` journal into place. Returns the number of blocks. See
-    /// [`GivenJournal::complete`].
-    pub(super) fn complete(&self, recorded: RecordedJournal, gives_up: bool) -> Result<usize, DetachError> {
+    /// Writes the last group of the `recorded` journal into place. See [`GivenJournal::complete`].
+    pub(super) fn complete(&self, recorded: RecordedJournal, gives_up: bool) -> Result<Option<Opened>, DetachError> {
         let Pair { backend, journal, side, pairing, .. } = self;
         let error = |error| DetachError::Journal { backend: backend.description(), journal: journal.path(), error };
         journal.complete(*backend, *side, pairing, recorded, gives_up).map_err(error)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::attach::{BackendSide, Pairing, RecordedJournal};
 use crate::disk::Disk;
-use crate::journal::{JournalError, JournalOwner, open};
+use crate::journal::{JournalError, JournalOwner, Opened, open};
 
 /// The journal that a command was given.
 #[derive(Clone, Copy)]
@@ -28,7 +28,8 @@ impl GivenJournal<'_> {
     }
 
     /// Writes the last group of the journal in the backend's record into place. Otherwise, a start would later write it
-    /// over newer data. Returns the number of blocks. If it `gives_up`, a journal that is lost or damaged is left out.
+    /// over newer data. Returns the journal, if the record names one. If it `gives_up`, one that is lost or damaged is
+    /// left out.
     pub(super) fn complete(
         &self,
         backend: &dyn Disk,
@@ -36,8 +37,8 @@ impl GivenJournal<'_> {
         pairing: &Pairing,
         recorded: RecordedJournal,
         gives_up: bool,
-    ) -> Result<usize, JournalError> {
-        let Some(expected) = recorded.id else { return Ok(0) };
+    ) -> Result<Option<Opened>, JournalError> {
+        let Some(expected) = recorded.id else { return Ok(None) };
         let opened = match self {
             GivenJournal::Nothing => Err(JournalError::NotGiven { expected }),
             GivenJournal::Absent(_) => Err(JournalError::Absent { expected }),
@@ -47,11 +48,11 @@ impl GivenJournal<'_> {
             }
         };
         let completed = opened.and_then(|opened| match opened.waits_for.is_empty() || gives_up {
-            true => Ok(opened.replayed_blocks.unwrap_or(0)),
+            true => Ok(Some(opened)),
             false => Err(JournalError::Waits { paths: opened.waits_for.into_iter().map(|part| part.path).collect() }),
         });
         match completed {
-            Err(error) if gives_up && error.is_of_lost_journal() => Ok(0),
+            Err(error) if gives_up && error.is_of_lost_journal() => Ok(None),
             completed => completed,
         }
     }

@@ -144,6 +144,7 @@ impl Held for start::Held {
         flash: &dyn Disk,
         backend: &dyn Disk,
         superblock: &Superblock,
+        _done: Place,
         _note_ahead: &dyn Fn() -> io::Result<()>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(u64, Vec<u32>), DetachError> {

@@ -11,12 +11,14 @@ use flashwise_storage::attach::memory::MemorySide;
 use flashwise_storage::attach::{BackendSide, Pairing, Record};
 use flashwise_storage::disk::identity::Identity;
 use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::journal::{self, JournalOwner};
 use flashwise_storage::offline::detach::{DetachError, Detached, Pair, detach};
 use flashwise_storage::offline::journal::GivenJournal;
 use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::history::History;
 use flashwise_testing::random::Random;
+use flashwise_testing::waiting::wait_until;
 
 use crate::failing::SharedSide;
 
@@ -26,23 +28,33 @@ const BLOCKS: usize = 48;
 struct Devices {
     flash: FakeDisk,
     backend: FakeDisk,
+    /// Blank if the order needs none.
+    journal: FakeDisk,
     record: Record,
 }
 
 impl Devices {
     fn fork(&self) -> Devices {
-        Devices { flash: self.flash.fork(), backend: self.backend.fork(), record: self.record.clone() }
+        let [flash, backend, journal] = [&self.flash, &self.backend, &self.journal].map(FakeDisk::fork);
+        Devices { flash, backend, journal, record: self.record.clone() }
     }
 
     fn detach(&mut self) -> Result<Detached, DetachError> {
         let side = MemorySide::default();
         side.write(&self.record).unwrap();
         let pairing = Pairing { backend: [9; 16], is_identified: true, discards: false };
-        let (flash, backend, journal) = (&self.flash, &self.backend, GivenJournal::Nothing);
+        let (flash, backend, journal) = (&self.flash, &self.backend, GivenJournal::Disk(&self.journal));
         let pair = Pair { flash, backend, journal, side: &side, pairing: &pairing };
         let detached = detach(pair, &|_, _| (), &mut |_, _| ());
         self.record = side.read().unwrap().unwrap();
         detached
+    }
+
+    /// Completes the backend from the journal, as a start without the flash does. Returns whether it lacked blocks.
+    fn lose_flash(&self) -> bool {
+        let recorded = self.record.journal.id;
+        let owner = JournalOwner { gives_up: true, ..JournalOwner::of_volume([9; 16], recorded) };
+        recorded.is_some() && journal::open(&self.journal, &self.backend, &owner).unwrap().replayed_blocks.is_some()
     }
 
     fn contents(&self) -> Vec<u8> {
@@ -50,10 +62,10 @@ impl Devices {
     }
 }
 
-/// Returns a volume after some epochs of changes, and their history.
-fn after_changes(random: &mut Random) -> (Devices, History<u8>) {
-    let flash = Arc::new(FakeDisk::new(400, BLOCK_BYTES));
-    let backend = Arc::new(FakeDisk::new(BLOCKS, BLOCK_BYTES));
+/// Returns a volume after some epochs of changes, and their history. While its backend fails, several epochs become
+/// dirty. Then it works for some operations.
+fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
+    let [flash, backend, journal] = [400, BLOCKS, 64].map(|pages| Arc::new(FakeDisk::new(pages, BLOCK_BYTES)));
     let side: Arc<MemorySide> = Arc::default();
     let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
     config.size_bytes = Some((BLOCKS * BLOCK_BYTES) as u64);
@@ -62,12 +74,16 @@ fn after_changes(random: &mut Random) -> (Devices, History<u8>) {
         ("erase-unit", "64KiB"),
         ("ram", "0"),
         ("policy", "lru"),
-        ("write-back-order", "barriers"),
+        ("write-back-order", order),
         ("dirty-high", "90%"),
         ("dirty-age", "1h"),
         ("commit-age", "1h"),
     ])
     .unwrap();
+    if order == "journal" {
+        config.journal = Some("journal".into());
+        config.journal_disk = Some(OpenDisk(journal.clone()));
+    }
     let identity = Identity { id: [9; 16], description: "a backend in memory".to_owned() };
     let storage =
         Storage { disk: backend.clone(), identity, side: Box::new(SharedSide(side.clone())), notes: Vec::new() };
@@ -75,9 +91,14 @@ fn after_changes(random: &mut Random) -> (Devices, History<u8>) {
     let mut history = History::new([0; BLOCKS]);
     let mut acknowledged = Vec::new();
     for number in 1..=120 {
+        if number == 60 {
+            backend.set_lives(0);
+        }
         if random.chance(8) {
-            volume.flush().unwrap();
-            history.promised(std::mem::take(&mut acknowledged));
+            // After a failed flush of the backend, it fails.
+            if volume.flush().is_ok() {
+                history.promised(std::mem::take(&mut acknowledged));
+            }
         }
         let block = random.below(BLOCKS as u64) as usize;
         acknowledged.push((block, history.written(block, number)));
@@ -93,41 +114,56 @@ fn after_changes(random: &mut Random) -> (Devices, History<u8>) {
         volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
     }
-    let devices = Devices { flash: flash.fork(), backend: backend.fork(), record: side.read().unwrap().unwrap() };
-    volume.close().unwrap();
+    backend.set_lives(random.below(8));
+    wait_until("the backend fails again", || backend.is_dead());
+    let [flash, backend_then, journal] = [&flash, &backend, &journal].map(|disk| disk.fork());
+    let devices = Devices { flash, backend: backend_then, journal, record: side.read().unwrap().unwrap() };
+    backend.set_lives(u64::MAX);
+    // It reports the failed flush.
+    let _ = volume.close();
     let loss = random.pick(&[Loss::Nothing, Loss::Everything, Loss::Writes]);
-    devices.flash.crash(loss, random);
-    devices.backend.crash(loss, random);
+    for disk in [&devices.flash, &devices.backend, &devices.journal] {
+        disk.set_lives(u64::MAX);
+        disk.crash(loss, random);
+    }
     (devices, history)
 }
 
 #[test]
 fn an_interrupted_detach_leaves_a_state_of_the_volume() {
-    let mut stops = 0;
-    for seed in 1..=4 {
+    let (mut stops, mut replays) = (0, 0);
+    for (order, seed) in ["barriers", "journal"].into_iter().flat_map(|order| (1..=4).map(move |seed| (order, seed))) {
         let mut random = Random(seed);
-        let (devices, history) = after_changes(&mut random);
+        let (devices, history) = after_changes(order, &mut random);
         for lives in 0.. {
+            let case = format!("{order}, seed {seed}, after {lives} operations");
             let mut stopped = devices.fork();
             stopped.backend.set_lives(lives);
             let detached = stopped.detach();
             stopped.backend.set_lives(u64::MAX);
             let complete = detached.is_ok();
             if let Err(error) = detached {
-                assert!(matches!(error, DetachError::Io(_) | DetachError::Unwritten { .. }), "seed {seed}: {error}");
-                stopped.backend.crash(random.pick(&[Loss::Nothing, Loss::Everything, Loss::Sectors]), &mut random);
-                if let Err(violation) = history.check(&stopped.contents()) {
-                    panic!("seed {seed}, after {lives} operations: {violation}");
+                assert!(
+                    matches!(error, DetachError::Io(_) | DetachError::Unwritten { .. } | DetachError::Journal { .. }),
+                    "{case}: {error}"
+                );
+                let loss = random.pick(&[Loss::Nothing, Loss::Everything, Loss::Sectors]);
+                stopped.backend.crash(loss, &mut random);
+                stopped.journal.crash(loss, &mut random);
+                let without_flash = stopped.fork();
+                replays += u64::from(without_flash.lose_flash());
+                if let Err(violation) = history.check(&without_flash.contents()) {
+                    panic!("{case}: {violation}");
                 }
                 stops += 1;
                 stopped.detach().unwrap();
             }
             let is_kept = |(block, content): (usize, &u8)| history.is_kept(block, content);
-            assert!(stopped.contents().iter().enumerate().all(is_kept), "seed {seed}, after {lives} operations");
+            assert!(stopped.contents().iter().enumerate().all(is_kept), "{case}");
             if complete {
                 break;
             }
         }
     }
-    assert!(stops > 80, "{stops} stops");
+    assert!(stops > 160 && replays > 8, "{stops} stops, {replays} of them with a group in the journal");
 }

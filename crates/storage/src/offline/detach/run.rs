@@ -1,10 +1,10 @@
 //! The detach of a cache of any layout.
 
-use flashwise_core::format::State;
+use flashwise_core::format::{Place, State};
 
 use super::{DetachError, Detached, Pair, check_size};
 use crate::attach::{Attachment, RecordedJournal, forget_epochs, may_be_dirty, note_ahead, paired_superblock};
-use crate::flash::{Progress, SCAN_THREADS};
+use crate::flash::{Progress, SCAN_THREADS, cache_tag};
 use crate::layout::layout_of;
 
 /// Writes back the dirty blocks of a cache, and marks it as detached on both sides. A disk of a pool first gets the
@@ -36,17 +36,25 @@ fn detach_counted(
     let Pair { flash, backend, side, pairing, .. } = pair;
     let (mut superblock, record) =
         paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
-    // The flash has all other blocks of the journal that the backend lacks. A damaged record says nothing.
+    // A damaged record names no journal.
     let recorded = RecordedJournal::of(record.as_ref());
-    if !recorded.waits_for.is_empty() {
-        pair.complete(recorded, false)?;
-    }
+    let is_needed = !recorded.waits_for.is_empty();
     if superblock.state == State::Detached {
+        if is_needed {
+            pair.complete(recorded, false)?;
+        }
         Attachment::finish_detach(superblock, side)?;
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
-    forget_epochs(&mut superblock, record.as_ref(), false);
+    // The flash has all blocks of the journal that the backend lacks, except those of a disk that was missing. But without
+    // the journal, their order is unknown.
+    let journal = match pair.complete(recorded, false) {
+        Err(DetachError::Journal { error, .. }) if !is_needed && error.is_of_lost_journal() => None,
+        completed => completed?,
+    };
+    forget_epochs(&mut superblock, record.as_ref(), journal.is_some());
+    let done = journal.map_or(Place::default(), |opened| opened.journal.of_cache(cache_tag(&superblock)).last.end);
     let read = layout_of(&superblock).and_then(|layout| layout.read(flash, &superblock, SCAN_THREADS, reading));
     let held = match read {
         Err(error) if error.is_of_contents() && error.is_permanent() && !may_be_dirty(&superblock, side)? => {
@@ -57,7 +65,7 @@ fn detach_counted(
     };
     // Nothing is written to the flash until all blocks are written back.
     let (destaged_blocks, blocks) =
-        held.destage(flash, backend, &superblock, &|| note_ahead(&superblock, record.as_ref(), side), progress)?;
+        held.destage(flash, backend, &superblock, done, &|| note_ahead(&superblock, record.as_ref(), side), progress)?;
     if !blocks.is_empty() {
         return Err(DetachError::Lost { path: flash.description(), blocks });
     }

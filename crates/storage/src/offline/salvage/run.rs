@@ -24,7 +24,10 @@ pub fn salvage(
     let (superblock, record) = paired(flash, side, found, pairing).map_err(pair_error)?;
     // A damaged record names no journal.
     let recorded = RecordedJournal::of(record.as_ref());
-    let complete = || pair.complete(recorded.clone(), options.discard_rest);
+    let complete = || -> Result<usize, DetachError> {
+        let opened = pair.complete(recorded.clone(), options.discard_rest)?;
+        Ok(opened.and_then(|opened| opened.replayed_blocks).unwrap_or(0))
+    };
     if superblock.state == State::Detached {
         let journal_blocks = if recorded.waits_for.is_empty() { 0 } else { complete()? };
         Attachment::finish_detach(superblock, side)?;
