@@ -66,7 +66,8 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
          flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\ndrive-writes-per-day = 1\n\
          [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",
-        volume("one") + "write-back-order = 'barriers'\n",
+        // Its blocks stay dirty until a flush.
+        volume("one") + "write-back-order = 'barriers'\ncommit-age = '1h'\n",
         volume("two")
     );
     std::fs::write(path.join("tank.toml"), config).unwrap();
