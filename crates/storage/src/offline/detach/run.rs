@@ -47,8 +47,8 @@ fn detach_counted(
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
-    // The flash has all blocks of the journal that the backend lacks, except those of a disk that was missing. But without
-    // the journal, their order is unknown.
+    // The flash has all blocks of the journal that the backend lacks, except those of a disk that was missing. But
+    // without the journal, their order is unknown.
     let journal = match pair.complete(recorded, false) {
         Err(DetachError::Journal { error, .. }) if !is_needed && error.is_of_lost_journal() => None,
         completed => completed?,
