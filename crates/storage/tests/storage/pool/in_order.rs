@@ -453,8 +453,8 @@ impl World {
         Ok(())
     }
 
-    /// After an end within a group, a start without the journal does not know the order of dirty blocks. Waits until the
-    /// status no longer says that the disks are a mixture.
+    /// After an end within a group, a start without the journal does not know the order of dirty blocks. Waits until
+    /// the status no longer says that the disks are a mixture.
     fn become_consistent(&mut self) -> Outcome<()> {
         for _ in 0..200_000 {
             let state = self.pool.volume().status().backend_state.ok_or("there is no state of the disks")?;
