@@ -458,20 +458,20 @@ impl LogCache {
     fn is_write_back_due(&mut self) -> bool {
         let (high, low) = self.dirty_bounds();
         let versions = self.log.dirty_blocks() + self.log.kept_blocks();
+        let Some(order) = &mut self.in_order else { return false };
+        order.cleans = versions > high || order.cleans && versions > low;
+        let (cleans, heals) = (order.cleans, order.epochs.heals());
+        if self.flash_failed {
+            return order.drains;
+        }
+        if !order.epochs.all_done() {
+            return true;
+        }
         let ahead = units_to_keep_clean(&self.log);
         let lacks_units = self.log.free_and_done_units(RESERVE_UNITS + ahead) < RESERVE_UNITS + ahead;
         let rests = self.now_us < self.head_cleaned_us.saturating_add(self.head_rests_us());
         let is_old = self.old_us().is_some_and(|old_us| old_us <= self.now_us);
-        let Some(order) = &mut self.in_order else { return false };
-        order.cleans = versions > high || order.cleans && versions > low;
-        let (has_ended, heals) = (!order.epochs.all_done(), order.epochs.heals());
-        if self.flash_failed {
-            return order.drains;
-        }
-        if has_ended {
-            return true;
-        }
-        let is_due = versions > 0 && (order.cleans && (high > 0 || !rests) || lacks_units || is_old) || heals && !rests;
+        let is_due = versions > 0 && (cleans && (high > 0 || !rests) || lacks_units || is_old) || heals && !rests;
         if is_due {
             self.head_cleaned_us = self.now_us;
         }

@@ -131,7 +131,7 @@ pub struct Wlfc {
     unread: bool,
     /// True if a queue exceeds its limit, or spare buckets are missing, because a write-back failed.
     crowded: bool,
-    /// BucketContents of buckets with unfinished resets, oldest first; only with headers.
+    /// Contents of buckets with unfinished resets, oldest first; only with headers.
     resetting: HashMap<u32, VecDeque<Bucket>, FxBuildHasher>,
     /// True if the flash can no longer be written.
     frozen: bool,

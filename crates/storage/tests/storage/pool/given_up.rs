@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
@@ -11,11 +11,12 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::file::{FileDisk, Options};
-use flashwise_storage::export::{Error, Export, Operation, Request};
+use flashwise_storage::export::{Error, Operation, Request};
 use flashwise_storage::pool::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolConfig};
 use flashwise_testing::virtual_time::{self, pass};
 
 use super::care::disks_of;
+use super::in_order::perform;
 use super::live::{Tank, new};
 
 const MIB: u64 = 1 << 20;
@@ -64,19 +65,10 @@ impl Disk for Rejecting {
     }
 }
 
-/// Waits for the answer in virtual time.
 fn ask(disk: &LogicalDisk, operation: Operation, offset: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
     let length = if operation == Operation::Read { BLOCK } else { data.len() as u64 };
     let request = Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Usual };
-    let answer = Arc::new(Mutex::new(None::<Result<Vec<u8>, Error>>));
-    let there = answer.clone();
-    disk.submit(request, Box::new(move |result| *there.lock().unwrap() = Some(result)));
-    loop {
-        pass(Duration::from_millis(1));
-        if let Some(result) = answer.lock().unwrap().take() {
-            return result;
-        }
-    }
+    perform(disk, request)
 }
 
 /// Writes the first blocks of some chunks, and flushes.

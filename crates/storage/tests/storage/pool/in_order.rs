@@ -509,16 +509,21 @@ impl World {
 }
 
 fn read_all(disk: &LogicalDisk) -> Outcome<Vec<u8>> {
-    let answer = Arc::new(Mutex::new(None::<Result<Vec<u8>, Error>>));
-    let there = answer.clone();
     let (operation, length) = (Operation::Read, disk.size());
     let (data, caching) = (Vec::new(), Caching::Usual);
     let request = Request { operation, offset: 0, length, force_unit_access: false, data, caching };
+    perform(disk, request).map_err(|error| format!("it cannot be read: {error:?}"))
+}
+
+/// Submits a request, and waits for its answer in virtual time.
+pub fn perform(disk: &LogicalDisk, request: Request) -> Result<Vec<u8>, Error> {
+    let answer = Arc::new(Mutex::new(None::<Result<Vec<u8>, Error>>));
+    let there = answer.clone();
     disk.submit(request, Box::new(move |result| *there.lock().unwrap() = Some(result)));
     loop {
         pass(Duration::from_micros(100));
         if let Some(result) = answer.lock().unwrap().take() {
-            return result.map_err(|error| format!("it cannot be read: {error:?}"));
+            return result;
         }
     }
 }
