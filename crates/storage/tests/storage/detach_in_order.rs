@@ -2,7 +2,8 @@
 //! volume.
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
@@ -10,7 +11,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_storage::attach::memory::MemorySide;
 use flashwise_storage::attach::{BackendSide, Pairing, Record};
 use flashwise_storage::disk::identity::Identity;
-use flashwise_storage::export::{Export, Operation, Request};
+use flashwise_storage::export::{Operation, Request};
 use flashwise_storage::journal::{self, JournalOwner};
 use flashwise_storage::offline::detach::{DetachError, Detached, Pair, detach};
 use flashwise_storage::offline::journal::GivenJournal;
@@ -18,9 +19,10 @@ use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::history::History;
 use flashwise_testing::random::Random;
-use flashwise_testing::waiting::wait_until;
+use flashwise_testing::virtual_time::{self, pass};
 
 use crate::failing::SharedSide;
+use crate::pool::in_order::perform;
 
 const BLOCKS: usize = 48;
 
@@ -62,10 +64,9 @@ impl Devices {
     }
 }
 
-/// Returns a volume after some epochs of changes, and their history. While its backend fails, several epochs become
-/// dirty. Then it works for some operations.
+/// Returns a volume after some epochs of changes, and their history. Its backend is slow, so several epochs are dirty.
 fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
-    let [flash, backend, journal] = [400, BLOCKS, 64].map(|pages| Arc::new(FakeDisk::new(pages, BLOCK_BYTES)));
+    let [flash, backend, journal] = [1600, BLOCKS, 64].map(|pages| Arc::new(FakeDisk::new(pages, BLOCK_BYTES)));
     let side: Arc<MemorySide> = Arc::default();
     let mut config = VolumeConfig::of("v", Path::new("disk"), Path::new("flash"));
     config.size_bytes = Some((BLOCKS * BLOCK_BYTES) as u64);
@@ -80,6 +81,7 @@ fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
         ("commit-age", "1h"),
     ])
     .unwrap();
+    config.backend_delay_us = 2_000;
     if order == "journal" {
         config.journal = Some("journal".into());
         config.journal_disk = Some(OpenDisk(journal.clone()));
@@ -91,14 +93,9 @@ fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
     let mut history = History::new([0; BLOCKS]);
     let mut acknowledged = Vec::new();
     for number in 1..=120 {
-        if number == 60 {
-            backend.set_lives(0);
-        }
         if random.chance(8) {
-            // After a failed flush of the backend, it fails.
-            if volume.flush().is_ok() {
-                history.promised(std::mem::take(&mut acknowledged));
-            }
+            perform(&*volume, Request::flush()).unwrap();
+            history.promised(std::mem::take(&mut acknowledged));
         }
         let block = random.below(BLOCKS as u64) as usize;
         acknowledged.push((block, history.written(block, number)));
@@ -110,20 +107,14 @@ fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
             data: vec![number; BLOCK_BYTES],
             caching: Caching::Usual,
         };
-        let (sender, receiver) = mpsc::channel();
-        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
-        receiver.recv().unwrap().unwrap();
+        perform(&*volume, request).unwrap();
     }
-    backend.set_lives(random.below(8));
-    wait_until("the backend fails again", || backend.is_dead());
-    let [flash, backend_then, journal] = [&flash, &backend, &journal].map(|disk| disk.fork());
-    let devices = Devices { flash, backend: backend_then, journal, record: side.read().unwrap().unwrap() };
-    backend.set_lives(u64::MAX);
-    // It reports the failed flush.
-    let _ = volume.close();
+    pass(Duration::from_millis(random.below(100)));
+    let [flash, backend, journal] = [&flash, &backend, &journal].map(|disk| disk.fork());
+    let devices = Devices { flash, backend, journal, record: side.read().unwrap().unwrap() };
+    volume.close().unwrap();
     let loss = random.pick(&[Loss::Nothing, Loss::Everything, Loss::Writes]);
     for disk in [&devices.flash, &devices.backend, &devices.journal] {
-        disk.set_lives(u64::MAX);
         disk.crash(loss, random);
     }
     (devices, history)
@@ -132,10 +123,10 @@ fn after_changes(order: &str, random: &mut Random) -> (Devices, History<u8>) {
 #[test]
 fn an_interrupted_detach_leaves_a_state_of_the_volume() {
     let (mut stops, mut replays) = (0, 0);
-    for (order, seed) in ["barriers", "journal"].into_iter().flat_map(|order| (1..=3).map(move |seed| (order, seed))) {
+    for (order, seed) in ["barriers", "journal"].into_iter().flat_map(|order| (1..=8).map(move |seed| (order, seed))) {
         let mut random = Random(seed);
-        let (devices, history) = after_changes(order, &mut random);
-        for lives in (0..).step_by(2) {
+        let ((devices, history), _) = virtual_time::run(seed, move || after_changes(order, &mut Random(seed)));
+        for lives in 0.. {
             let case = format!("{order}, seed {seed}, after {lives} operations");
             let mut stopped = devices.fork();
             stopped.backend.set_lives(lives);
@@ -165,5 +156,5 @@ fn an_interrupted_detach_leaves_a_state_of_the_volume() {
             }
         }
     }
-    assert!(stops > 80 && replays > 8, "{stops} stops, {replays} of them with a group in the journal");
+    assert!(stops > 160 && replays > 20, "{stops} stops, {replays} of them with a group in the journal");
 }

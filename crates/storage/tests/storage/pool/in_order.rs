@@ -516,7 +516,7 @@ fn read_all(disk: &LogicalDisk) -> Outcome<Vec<u8>> {
 }
 
 /// Submits a request, and waits for its answer in virtual time.
-pub fn perform(disk: &LogicalDisk, request: Request) -> Result<Vec<u8>, Error> {
+pub fn perform(disk: &dyn Export, request: Request) -> Result<Vec<u8>, Error> {
     let answer = Arc::new(Mutex::new(None::<Result<Vec<u8>, Error>>));
     let there = answer.clone();
     disk.submit(request, Box::new(move |result| *there.lock().unwrap() = Some(result)));

@@ -5,7 +5,7 @@ mod care;
 mod failed_flash;
 mod failing;
 mod given_up;
-mod in_order;
+pub mod in_order;
 mod journal;
 pub mod live;
 mod moving;
