@@ -87,6 +87,25 @@ pub fn run<T: Send, E>(
 where
     E: Into<Box<dyn std::error::Error>> + Send,
 {
+    let mut work = Some(work);
+    let mut ended = None;
+    watched(py, threads, callback, &mut |watch| {
+        let work = work.take().expect("it runs once");
+        let outcome = work(watch);
+        let failed = outcome.is_err();
+        ended = Some(outcome);
+        !failed
+    })?;
+    ended.expect("it ran").map_err(exception)
+}
+
+/// [`run`], compiled once for all kinds of work. `work` returns false if it failed: then the callback hears nothing more.
+fn watched(
+    py: Python<'_>,
+    threads: Option<usize>,
+    callback: Option<&Bound<'_, PyAny>>,
+    work: &mut (dyn FnMut(&Watch) -> bool + Send),
+) -> PyResult<()> {
     if let Some(threads) = threads.filter(|threads| !(1..=THREADS_MAX).contains(threads)) {
         let expected = format!("expected a number from 1 to {THREADS_MAX}, or None for one for each core");
         return Err(PyValueError::new_err(format!("threads: found {threads}, {expected}")));
@@ -95,7 +114,7 @@ where
     // A separate pool: a forked process does not have its parent's threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().map_err(exception)?;
     let mut raised: Option<PyErr> = None;
-    let ended: Result<Result<T, E>, Box<dyn Any + Send>> = std::thread::scope(|scope| {
+    let ended: Result<bool, Box<dyn Any + Send>> = std::thread::scope(|scope| {
         let (sender, mut receiver) = channel::<()>();
         let (watch, pool) = (&watch, &pool);
         let worker = scope.spawn(move || {
@@ -134,10 +153,11 @@ where
     if let Some(error) = raised {
         return Err(error);
     }
-    let ended = ended.unwrap_or_else(|payload| panic::resume_unwind(payload)).map_err(exception)?;
+    if !ended.unwrap_or_else(|payload| panic::resume_unwind(payload)) {
+        return Ok(());
+    }
     if let Some(callback) = callback {
         callback.call1((watch.done.load(Ordering::Relaxed),))?;
     }
-    watch.warn(py)?;
-    Ok(ended)
+    watch.warn(py)
 }
