@@ -80,6 +80,12 @@ pub trait Cache {
         false
     }
 
+    /// True if a failed flush of the backend may lose acknowledged writes. False if the flash has all that the backend
+    /// could lose.
+    fn relies_on_flush(&self) -> bool {
+        true
+    }
+
     /// Returns the dirty blocks whose last read from flash failed.
     fn unreadable(&self) -> Vec<u32> {
         Vec::new()

@@ -97,8 +97,7 @@ use crate::streams::{STREAMS_DEFAULT, Streams};
 pub const PIECE_BLOCKS: u32 = 64;
 /// Maximum number of blocks of a trim or of zeroing that is planned in one piece.
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
-/// Approximate number of nodes that are not slots of the log, for a policy without ghosts: heads of lists, and blocks
-/// about to be written.
+/// Approximate number of a policy's nodes besides slots of the log and ghosts: heads of lists, and new blocks.
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
@@ -357,8 +356,7 @@ impl LogCache {
         self.active = true;
     }
 
-    /// Reserves this many blocks of the read buffer for reads of a pin. Returns false if there is no room for that
-    /// besides the other pins.
+    /// Reserves blocks of the read buffer for reads of a pin. Returns false if the other pins leave no room.
     pub fn pin_ram(&mut self, pin: u8, blocks: usize) -> bool {
         self.read_buffer.pin(pin, blocks)
     }
@@ -533,6 +531,10 @@ impl Cache for LogCache {
 
     fn may_go_on(&self) -> bool {
         self.past.leaving() > 0 || self.waited_for_flush()
+    }
+
+    fn relies_on_flush(&self) -> bool {
+        !self.unflushed.is_empty()
     }
 
     fn gives_up_unread(&self) -> bool {

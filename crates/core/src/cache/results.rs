@@ -263,8 +263,12 @@ impl LogCache {
         }
     }
 
-    /// Handles a failed flush of the backend: its writes wait for the next. `planned` is false for a batch's flush.
+    /// Handles a failed flush of the backend: its writes wait for the next. `planned` is false for a batch's flush. The
+    /// blocks of a batch stay dirty on flash.
     fn backend_flush_failed(&mut self, planned: bool) {
+        if self.unflushed.is_empty() {
+            return;
+        }
         let before = self.unflushed.ended();
         self.unflushed.flush_failed(planned);
         if let Some(order) = &mut self.in_order {

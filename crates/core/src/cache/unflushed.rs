@@ -103,6 +103,11 @@ impl Unflushed {
         self.ended += 1;
     }
 
+    /// True if the backend can lose no write past the flash.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.flushing.is_empty()
+    }
+
     /// Handles a failed flush, `planned` here or of another kind: everything waits for the next.
     pub fn flush_failed(&mut self, planned: bool) {
         self.written = Regions { relied_on: self.are_relied_on(), ..Regions::ALL };
@@ -120,15 +125,15 @@ mod tests {
     fn writes_are_unflushed_until_their_flush_ends() {
         let mut unflushed = Unflushed::new();
         assert!(unflushed.contains(7) && unflushed.begin_flush() && !unflushed.begin_flush());
+        assert!(unflushed.contains(7) && !unflushed.is_empty());
         unflushed.add(1_000..1_001);
-        assert!(unflushed.contains(7));
         unflushed.end_flush();
         assert_eq!([7, 1_000].map(|block| unflushed.contains(block)), [false, true]);
         assert!(unflushed.begin_flush() && unflushed.contains(1_000));
         unflushed.flush_failed(true);
         assert!(unflushed.contains(7) && unflushed.begin_flush());
         unflushed.end_flush();
-        assert!(!unflushed.contains(7) && !unflushed.begin_flush());
+        assert!(!unflushed.contains(7) && !unflushed.begin_flush() && unflushed.is_empty());
         unflushed.add(7..8);
         assert!(!unflushed.are_relied_on());
         unflushed.rely();

@@ -468,9 +468,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 }
             }
             Step::FlushBackend { .. } => {
+                let loses = u64::from(self.cache.relies_on_flush());
                 self.faults.backend_write_errors += 1;
-                self.layout.errors.backend += 1;
-                self.layout.failed_flushes += 1;
+                self.layout.errors.backend += loses;
+                self.layout.failed_flushes += loses;
                 let flushes = self.order.last_of(CLIENTS..BATCHES.end);
                 for flush in flushes.collect::<Vec<_>>() {
                     self.step(flush).broken.add(Bond::Needs);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_core::filter::Caching;
@@ -15,8 +16,12 @@ use flashwise_storage::disk::memory::MemoryDisk;
 use flashwise_storage::disk::zoned::zoning::Zoning;
 use flashwise_storage::export::{Error, Export, Operation, Request};
 use flashwise_storage::layout::LAYOUTS;
-use flashwise_storage::volume::{Storage, Volume, VolumeConfig};
+use flashwise_storage::status::VolumeState;
+use flashwise_storage::volume::{OpenDisk, Storage, Volume, VolumeConfig};
+use flashwise_testing::virtual_time::{self, pass};
 use flashwise_testing::waiting::wait_until;
+
+use crate::pool::in_order::perform;
 
 fn block(fill: u8) -> Vec<u8> {
     vec![fill; BLOCK_BYTES]
@@ -273,6 +278,44 @@ fn blocks_of_a_failed_flush_stay_dirty() {
     let content = backend.disk.contents();
     let old: Vec<usize> = (0..140).filter(|at| ![1, 2].contains(&content[at * BLOCK_BYTES])).collect();
     assert!(old.is_empty(), "blocks {old:?} are neither");
+}
+
+/// Blocks stay dirty on flash until the backend was flushed after their write-back. So no client hears of such a flush.
+#[test]
+fn a_flush_needs_no_backend_that_only_write_back_has_written() {
+    for order in ["none", "barriers"] {
+        virtual_time::run(1, move || {
+            let backend = Flaky::new(false);
+            let settings = [("erase-unit", "64KiB"), ("ram", "256KiB"), ("policy", "lru"), ("dirty-high", "0%")];
+            let settings: Vec<_> = settings.into_iter().chain([("write-back-order", order)]).collect();
+            let volume = backend.volume(VolumeConfig {
+                flash_disk: Some(OpenDisk(Arc::new(MemoryDisk::new(MIB as usize)))),
+                cache: Settings::of(&settings).unwrap(),
+                ..VolumeConfig::of("v", Path::new("flaky"), Path::new("flash"))
+            });
+            let write = |at: u8| {
+                let (operation, offset, length) = (Operation::Write, u64::from(at) * 4096, BLOCK_BYTES as u64);
+                let (force_unit_access, data, caching) = (at.is_multiple_of(2), block(at), Default::default());
+                perform(&*volume, Request { operation, offset, length, force_unit_access, data, caching })
+            };
+            // An earlier run may have written to the backend.
+            perform(&*volume, Request::flush()).unwrap();
+            backend.fails_flushes.store(true, Ordering::SeqCst);
+            for at in 0..20 {
+                write(at).unwrap();
+                perform(&*volume, Request::flush())
+                    .unwrap_or_else(|error| panic!("order {order}, block {at}: {error}"));
+                pass(Duration::from_secs(2));
+            }
+            let status = volume.status();
+            assert_eq!(status.state, VolumeState::BackendFailed);
+            assert!(status.dirty_bytes > 0, "order {order}");
+            backend.fails_flushes.store(false, Ordering::SeqCst);
+            pass(Duration::from_secs(10));
+            assert_eq!((volume.status().dirty_bytes, volume.status().state), (0, VolumeState::Ok));
+            volume.close().unwrap();
+        });
+    }
 }
 
 /// Data that waits in memory for space is not durable, so every flush fails. If the server dies, the flushed data
