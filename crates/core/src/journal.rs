@@ -18,8 +18,9 @@
 use crate::checksum::crc32c;
 use crate::format::{BLOCK_BYTES, Page, Place, array_at, put, u32_at, u64_at};
 
-const MARK_MAGIC: u32 = u32::from_le_bytes(*b"FWJM");
-const INDEX_MAGIC: u32 = u32::from_le_bytes(*b"FWJI");
+/// The magic number of a mark.
+pub const MARK_MAGIC: [u8; 4] = *b"FWJM";
+const INDEX_MAGIC: [u8; 4] = *b"FWJI";
 const VERSION: u32 = 1;
 /// The first page of the index.
 pub const INDEX_START: u32 = 2;
@@ -90,9 +91,9 @@ pub struct Head {
 }
 
 impl Head {
-    fn encode(&self, magic: u32, blocks: u32, at: u32) -> Page {
+    fn encode(&self, magic: [u8; 4], blocks: u32, at: u32) -> Page {
         let mut page = [0; BLOCK_BYTES];
-        put(&mut page, 0, &magic.to_le_bytes());
+        put(&mut page, 0, &magic);
         put(&mut page, 8, &VERSION.to_le_bytes());
         put(&mut page, 12, &self.journal);
         put(&mut page, 28, &self.backend);
@@ -107,8 +108,8 @@ impl Head {
     }
 
     /// Returns the head, and the number of blocks and of the page; `None` if it is no such page.
-    fn decode(magic: u32, page: &Page) -> Option<(Head, u32, u32)> {
-        let is_whole = u32_at(page, 0) == magic && u32_at(page, 4) == crc32c(&page[8..]);
+    fn decode(magic: [u8; 4], page: &Page) -> Option<(Head, u32, u32)> {
+        let is_whole = array_at(page, 0) == magic && u32_at(page, 4) == crc32c(&page[8..]);
         (is_whole && u32_at(page, 8) == VERSION).then(|| {
             let head = Head {
                 journal: array_at(page, 12),

@@ -52,6 +52,9 @@ pub enum JournalError {
     Waits { paths: Vec<String> },
 }
 
+/// The way out if a lost journal has blocks of a disk that was missing.
+const WITHOUT_BLOCKS: &str = ". It has blocks of a disk that was missing. If it is lost, put that disk back, and give \
+                              those blocks up with 'flashwise detach --salvage --discard-rest'";
 /// The way out for a pool with a failing disk.
 const WITHOUT_DISK: &str = "; to start without that disk, leave it out of disks and set degraded = true";
 
@@ -62,11 +65,16 @@ impl JournalError {
     }
 
     /// Returns the advice for a start without this journal, or nothing. `gives_up` is true if the flash is given up.
-    pub fn way_out(&self, gives_up: bool) -> &'static str {
+    /// The journal `waits` if it has blocks of a disk that was missing.
+    pub fn way_out(&self, gives_up: bool, waits: bool) -> &'static str {
         match self {
             JournalError::Absent { .. } | JournalError::Missing { .. } | JournalError::CutShort { .. } if gives_up => {
                 ". If it is lost, give a new journal that is blank"
             }
+            JournalError::Absent { .. } | JournalError::Missing { .. } | JournalError::CutShort { .. } if waits => {
+                WITHOUT_BLOCKS
+            }
+            JournalError::NotGiven { .. } if waits && !gives_up => WITHOUT_BLOCKS,
             JournalError::Absent { .. } | JournalError::Missing { .. } | JournalError::CutShort { .. } => {
                 ". If it is lost, remove the key journal, and set write-back-order = \"barriers\""
             }

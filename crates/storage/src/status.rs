@@ -71,7 +71,7 @@ pub struct VolumeStatus {
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
-    /// The order of write-back, `none` or `barriers`; empty for layout `wlfc`.
+    /// The order of write-back: `none`, `barriers` or `journal`; empty for layout `wlfc`.
     #[serde(default)]
     pub write_back_order: String,
     /// The state of the backend without its flash. Absent without a flash, and if data is written back in any order.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::human;
-use flashwise_storage::disk::inventory::{DiskInfo, Places, Role, examine, scan};
+use flashwise_storage::disk::inventory::{DiskInfo, Places, Role, examine, mark_locked, scan};
 
 use crate::table;
 
@@ -26,10 +26,11 @@ pub struct Disks {
 impl Disks {
     pub fn run(&self) -> anyhow::Result<()> {
         let places = Places::default();
-        let disks: Vec<DiskInfo> = match &self.disks[..] {
+        let mut disks: Vec<DiskInfo> = match &self.disks[..] {
             [] => scan(&places)?,
             named => named.iter().map(|path| examine(&places, path)).collect::<Result<_, _>>()?,
         };
+        mark_locked(&places, &mut disks);
         let mut out = std::io::stdout().lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, &disks).map_err(std::io::Error::from)?;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use flashwise_server::front::Address;
 use flashwise_server::front::nbd::protocol::command::NBD_CMD_FLUSH;
+use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_testing::client::Client;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{fail, succeed};
@@ -95,6 +97,31 @@ fn a_damaged_journal_is_refused_and_a_salvage_can_give_it_up() {
     assert!(refused.contains("it is not blank, expected a journal or zeroes"), "{refused}");
     std::fs::remove_file(path.join("tank.journal")).unwrap();
     check(path);
+}
+
+/// A disk that a process has locked is not available, even if it is blank.
+#[test]
+fn disks_that_a_server_uses_are_not_spare() {
+    let folder = killed();
+    let path = folder.path();
+    File::create(path.join("blank.img")).unwrap().set_len(16 << 20).unwrap();
+    let list = |expected: [(&str, &str); 4]| {
+        let names = ["blank.img", "a.img", "cache.img", "tank.journal"];
+        let told: Value = serde_json::from_str(&succeed(path, &[&["disks", "--json"][..], &names].concat())).unwrap();
+        let told = told.as_array().unwrap().iter();
+        let told: Vec<_> =
+            told.map(|disk| (disk["role"].as_str().unwrap(), disk["refused"].as_str().unwrap_or("-"))).collect();
+        assert_eq!(told, expected);
+    };
+    let at_rest = [("data", "it belongs to a pool"), ("cache", "it holds a cache")];
+    let journal = ("cache", "it holds the journal of a cache");
+    list([("spare", "-"), at_rest[0], at_rest[1], journal]);
+    let server = serve(path, &[]);
+    let _blank = FileDisk::open(&path.join("blank.img"), Options::default()).unwrap();
+    let [server_has, this_has] =
+        [server.child.id(), std::process::id()].map(|it| format!("it is in use by process {it}"));
+    list([("system", &this_has), ("data", &server_has), ("cache", &server_has), ("cache", &server_has)]);
+    server.end();
 }
 
 #[test]

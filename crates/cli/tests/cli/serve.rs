@@ -369,7 +369,7 @@ fn devices_with_contents_become_neither_flash_nor_backend() {
     refused(with("kept.img", &[]), "backend 'kept.img': it belongs to a pool, which [[pool]] serves");
     serve(path).end();
     std::fs::copy(path.join("cache.img"), path.join("kept.img")).unwrap();
-    refused(with("kept.img", &[]), "backend 'kept.img': it holds a cache, so it is a flash and not a backend");
+    refused(with("kept.img", &[]), "backend 'kept.img': it holds a cache. Give another device, or wipe it if ");
     // One that never was a backend is no pair with any flash.
     std::fs::File::create(path.join("never.img")).unwrap().set_len(8 << 20).unwrap();
     let check = ["check", "--flash", "cache.img", "--backend", "never.img", "--state-directory", "."];

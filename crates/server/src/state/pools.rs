@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flashwise_storage::disk::inventory::{DiskInfo, Locks, Places, Presence, disks_behind, examine, present, scan};
+use flashwise_storage::disk::inventory::{
+    DiskInfo, Places, Presence, disks_behind, examine, mark_locked, present, scan,
+};
 use flashwise_storage::export::Exports;
 use flashwise_storage::pool::status::{MapRun, PoolStatus};
 use flashwise_storage::pool::{DiskAdded, NewLogical, Pool, PoolChange, prepare};
@@ -160,13 +162,7 @@ impl Pools for ServedPools {
         let used = self.used_paths();
         let files = used.iter().filter(|path| path.is_file());
         disks.extend(files.filter_map(|path| examine(&Places::default(), path).ok()));
-        let locks = Locks::read(&Places::default());
-        for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {
-            if let Some(holder) = locks.holder(Path::new(&disk.path)) {
-                disk.can_be_wiped = false;
-                disk.refused = Some(holder.to_string());
-            }
-        }
+        mark_locked(&Places::default(), &mut disks);
         Ok(disks)
     }
 

@@ -514,14 +514,18 @@ impl Pool {
         self.shared.tell_disks();
         tracing::warn!(event = "disk-given-up", pool = self.name(), disk = member.path, "a missing disk was given up");
         self.shared.gate.drain();
+        let given_up = |error: String| {
+            let what = format!("{} was given up, but blocks of it could not be dropped durably: {error}", member.path);
+            self.shared.cache_failed(what)
+        };
         let end = member.base + member.chunks;
         for first in (member.base..end).step_by(FORGOTTEN_CHUNKS as usize) {
             let count = FORGOTTEN_CHUNKS.min(end - first);
             let (offset, length) = (u64::from(first) * CHUNK_BYTES, u64::from(count) * CHUNK_BYTES);
-            let forgotten = self.shared.ask(Operation::Trim, offset, length, Vec::new());
-            forgotten.map_err(|error| self.shared.cache_failed(format!("it cannot forget a disk: {error}")))?;
+            let dropped = self.shared.ask(Operation::Trim, offset, length, Vec::new());
+            dropped.map_err(|error| given_up(error.to_string()))?;
         }
-        self.shared.flush_cache()
+        self.shared.volume().flush().map_err(|error| given_up(error.to_string()))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::attach::{
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
-use crate::disk::inventory::{DiskInfo, Places, Role, Signature, examine};
+use crate::disk::inventory::{DiskInfo, JOURNAL, Places, Role, Signature, examine};
 use crate::disk::zoned::file::ZoneFile;
 use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
 use crate::flash::{FlashError, SCAN_THREADS, is_blank};
@@ -53,7 +53,7 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
     }
     let what = match info.role {
         Role::Data => "it belongs to a pool, which [[pool]] serves",
-        Role::Cache => "it holds a cache, so it is a flash and not a backend",
+        Role::Cache => info.refused.as_deref().unwrap_or("it holds a cache"),
         _ => return Ok(()),
     };
     let what = format!(
@@ -86,9 +86,9 @@ pub(super) fn open_journal_disk(
         return Ok(Some(disk.clone()));
     }
     let path = config.journal.as_deref().unwrap_or(Path::new(""));
-    let refused = |error| {
-        let (volume, path, gives_up) = (config.whose(), path.display().to_string(), config.discard_cache);
-        VolumeError::Journal { volume, path, error, gives_up }
+    let refused = |error: JournalError| {
+        let way_out = error.way_out(config.discard_cache, !waits_for.is_empty());
+        VolumeError::Journal { volume: config.whose(), path: path.display().to_string(), error, way_out }
     };
     if config.journal.is_none() {
         // Without the flash, only the journal can complete the backend, or a disk of it that was missing.
@@ -108,7 +108,9 @@ pub(super) fn open_journal_disk(
         return Ok(Some(Arc::new(disk)));
     }
     let info = look_at(config, "journal", path)?;
-    if let (Some(signature), None) = (info.signatures.first(), expected) {
+    // Whose journal it is, its mark says.
+    let other = info.signatures.iter().find(|signature| signature.kind != JOURNAL);
+    if let (Some(signature), None) = (other, expected) {
         return Err(taken(config, "journal", path, holds(signature, path)));
     }
     let disk = FileDisk::open(path, options).map_err(failed)?;

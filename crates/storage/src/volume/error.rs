@@ -105,8 +105,8 @@ pub enum VolumeError {
     NotRead { volume: Whose, reason: String },
     #[error("{volume}: layout wlfc fixes the size of a volume while it has a cache; detach the cache first")]
     FixedSize { volume: Whose },
-    #[error("{volume}: journal{}: {error}{}", quoted(path), error.way_out(*.gives_up))]
-    Journal { volume: Whose, path: String, error: JournalError, gives_up: bool },
+    #[error("{volume}: journal{}: {error}{way_out}", quoted(path))]
+    Journal { volume: Whose, path: String, error: JournalError, way_out: &'static str },
     #[error("{volume}: its cache is detached")]
     Detached { volume: Whose },
     #[error("{volume}: its cache is not detached, so there is nothing to attach")]

@@ -113,6 +113,8 @@ struct Inner {
     /// The health of flash, backend and journal.
     health: [Health; 3],
     recorder: Option<(Arc<Recorder>, u32)>,
+    /// Paths of the disks, missing at the start, that lack blocks of the journal's last group.
+    journal_waits_for: Vec<String>,
 }
 
 /// An open volume: its engine, disks and threads.
@@ -146,7 +148,7 @@ pub struct Volume {
 
 impl Volume {
     fn start(config: VolumeConfig, parts: Parts) -> Result<Arc<Volume>, VolumeError> {
-        let Parts { mut engine, flash, journal, attachment, account, storage, without } = parts;
+        let Parts { mut engine, flash, journal, journal_waits_for, attachment, account, storage, without } = parts;
         engine.set_backend(storage.disk.clone());
         let size_bytes = size_of(&config, &storage);
         let of_log = engine.log().filter(|_| attachment.is_some());
@@ -162,6 +164,7 @@ impl Volume {
             budget: Budget::new(account, config.drive_writes_per_day),
             health: Default::default(),
             recorder: None,
+            journal_waits_for,
         };
         let (stop, stopped) = time::channel();
         let volume = Arc::new(Volume {

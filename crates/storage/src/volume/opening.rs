@@ -37,6 +37,8 @@ pub(super) struct Parts {
     pub flash: Arc<dyn Disk>,
     /// The journal; an empty disk for a volume without one.
     pub journal: Arc<dyn Disk>,
+    /// Paths of the missing disks that lack blocks of the journal's last group.
+    pub journal_waits_for: Vec<String>,
     pub attachment: Option<Attachment>,
     pub account: Option<WriteAccount>,
     pub storage: Storage,
@@ -87,6 +89,7 @@ struct WithFlash {
     engine: Box<dyn Driver>,
     flash: Arc<dyn Disk>,
     journal: Arc<dyn Disk>,
+    journal_waits_for: Vec<String>,
     attachment: Attachment,
     opened: Opened,
 }
@@ -150,11 +153,12 @@ impl Volume {
             return Volume::open_without_flash(config, storage, None, Unused::Detached);
         }
         let dead = match Volume::open_with_flash(&config, &storage, progress) {
-            Ok(WithFlash { engine, flash, journal, attachment, mut opened }) => {
+            Ok(WithFlash { engine, flash, journal, journal_waits_for, attachment, mut opened }) => {
                 opened.notes.splice(..0, storage.notes.iter().cloned());
                 let account = Some(open_account(&config, &attachment, &mut opened.notes));
                 let attachment = Some(attachment);
-                let parts = Parts { engine, flash, journal, attachment, account, storage, without: None };
+                let without = None;
+                let parts = Parts { engine, flash, journal, journal_waits_for, attachment, account, storage, without };
                 return Ok((Volume::start(config, parts)?, opened));
             }
             Err(VolumeError::Detached { .. }) => {
@@ -191,7 +195,8 @@ impl Volume {
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, time::elapsed(started));
         // A flash that stays may have blocks of the last group, so it needs the backend's own journal.
         let gives_up = config.discard_cache && formatted;
-        let OpenJournal { disk, journal } = open_journal(config, storage, journal, gives_up, &mut opened.notes)?;
+        let OpenJournal { disk, journal, waits_for } =
+            open_journal(config, storage, journal, gives_up, &mut opened.notes)?;
         let journal = journal.filter(|_| config.cache.order() == WriteBackOrder::Journal);
         let (journal, named) = journal.map_or_else(Default::default, |(journal, named)| (Some(journal), named));
         let journal = journal.map(|journal| journal.of_cache(cache_tag(attachment.superblock())));
@@ -202,7 +207,7 @@ impl Volume {
         let mut opening =
             Opening { config, flash: &*flash, attachment: &attachment, journal, size_bytes, opened: &mut opened };
         let engine = held.open(&mut opening)?;
-        Ok(WithFlash { engine, flash, journal: disk, attachment, opened })
+        Ok(WithFlash { engine, flash, journal: disk, journal_waits_for: waits_for, attachment, opened })
     }
 
     /// `known` is the argument of [`use_without_cache`]; `None` if a detach has called that already.
@@ -235,7 +240,9 @@ impl Volume {
         });
         let flash = Arc::new(MemoryDisk::new(0));
         let engine = Box::new(engine);
-        let parts = Parts { engine, flash, journal: journal.disk, attachment: None, account: None, storage, without };
+        let (journal, journal_waits_for) = (journal.disk, journal.waits_for);
+        let (attachment, account) = (None, None);
+        let parts = Parts { engine, flash, journal, journal_waits_for, attachment, account, storage, without };
         let volume = Volume::start(config, parts)?;
         if let Unused::Dead(error) = unused {
             let reason = std::io::Error::other(error.to_string());
@@ -252,6 +259,8 @@ struct OpenJournal {
     disk: Arc<dyn Disk>,
     /// The journal, and what the backend's record has to name.
     journal: Option<(Journal, RecordedJournal)>,
+    /// Paths of the missing disks that lack blocks of its last group.
+    waits_for: Vec<String>,
 }
 
 /// Opens the journal on a disk, if there is one. A group that it holds is written into place. If the flash is given up,
@@ -263,15 +272,17 @@ fn open_journal(
     gives_up: bool,
     notes: &mut Vec<String>,
 ) -> Result<OpenJournal, VolumeError> {
-    let Some(disk) = disk else { return Ok(OpenJournal { disk: Arc::new(MemoryDisk::new(0)), journal: None }) };
+    let Some(disk) = disk else {
+        return Ok(OpenJournal { disk: Arc::new(MemoryDisk::new(0)), journal: None, waits_for: Vec::new() });
+    };
     let path = disk.description();
     let recorded = journal_of_record(config, &*storage.side)?;
     let owner = JournalOwner { identity: storage.identity.id, recorded, parts: storage.side.parts(), gives_up };
     let opened = journal::open(&*disk, &*storage.disk, &owner).map_err(|error| VolumeError::Journal {
         volume: config.whose(),
         path: path.clone(),
+        way_out: error.way_out(gives_up, !owner.recorded.waits_for.is_empty()),
         error,
-        gives_up,
     })?;
     let mut note =
         |text: String| notes.push(format!("{} {}: journal {path}: {text}", config.whose().kind(), config.name));
@@ -283,16 +294,17 @@ fn open_journal(
     }
     let mut journal = opened.journal;
     journal.pages = journal.pages.min(config.journal_size_bytes.unwrap_or(journal::BYTES_MAX) / BLOCK);
-    if !opened.waits_for.is_empty() {
+    let recorded = opened.recorded();
+    let waits_for: Vec<String> = opened.waits_for.into_iter().map(|part| part.path).collect();
+    if !waits_for.is_empty() {
         journal.pages = 0;
-        let paths: Vec<&str> = opened.waits_for.iter().map(|part| part.path.as_str()).collect();
         note(format!(
             "blocks of its last group wait for {}, which is missing. Keep the journal: the next start with that disk \
              needs it. Until then, it takes no other group",
-            paths.join(" and ")
+            waits_for.join(" and ")
         ));
     }
-    Ok(OpenJournal { disk, journal: Some((journal, opened.recorded())) })
+    Ok(OpenJournal { disk, journal: Some((journal, recorded)), waits_for })
 }
 
 pub(super) fn size_of(config: &VolumeConfig, storage: &Storage) -> u64 {

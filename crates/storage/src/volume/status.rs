@@ -83,7 +83,7 @@ pub(super) fn state(inner: &Inner) -> (VolumeState, Option<String>) {
         (state, None) => (state, remark.into_iter().chain(remarks(inner)).collect()),
         (state, reason) => (state, reason.into_iter().collect()),
     };
-    let reasons: Vec<String> = reasons.into_iter().chain(broken_order(inner)).collect();
+    let reasons: Vec<String> = reasons.into_iter().chain(broken_order(inner)).chain(waiting_journal(inner)).collect();
     (state, (!reasons.is_empty()).then(|| reasons.join("; ")))
 }
 
@@ -113,6 +113,18 @@ fn broken_order(inner: &Inner) -> Option<String> {
         "the order is broken{}: {why}; without the flash, the backend is a mixture of old and new blocks",
         since.unwrap_or_default()
     ))
+}
+
+/// Returns a remark if blocks of a missing disk are only in the journal.
+fn waiting_journal(inner: &Inner) -> Option<String> {
+    let paths = &inner.journal_waits_for;
+    (!paths.is_empty()).then(|| {
+        format!(
+            "the journal has blocks for {}, missing at the start, and takes no other group; start again with that \
+             disk, or after giving it up",
+            paths.join(" and ")
+        )
+    })
 }
 
 /// Returns the resident memory of the process from proc(5), or 0 if unknown.

@@ -48,7 +48,9 @@ fn check_backend(path: &Path) -> Result<DiskInfo, ManageError> {
     };
     match info.role {
         Role::Data => Err(conflict(format!("{}: it is a disk of a pool", info.path))),
-        Role::Cache => Err(conflict(format!("{}: it holds a cache; it is a flash", info.path))),
+        Role::Cache => {
+            Err(conflict(format!("{}: {}", info.path, info.refused.as_deref().unwrap_or("it holds a cache"))))
+        }
         _ => Ok(info),
     }
 }

@@ -31,7 +31,7 @@ pub use self::locks::{Holder, Locks};
 use self::mounts::Mounts;
 pub(crate) use self::mounts::same;
 use self::signature::{CACHE, Ends, POOL};
-pub use self::signature::{POOL_MAGIC, Signature};
+pub use self::signature::{JOURNAL, POOL_MAGIC, Signature};
 use self::wear::condition;
 pub(crate) use self::wear::written_bytes;
 use crate::disk::device::whole_disk;
@@ -46,14 +46,15 @@ flashwise_core::words! {
     pub enum Role {
         /// It belongs to a pool.
         Data "data",
-        /// It holds a cache.
+        /// It holds a cache, or its journal.
         Cache "cache",
         /// It is blank and available.
         #[default]
         Spare "spare",
         /// It holds something else, or cannot be examined.
         Foreign "foreign",
-        /// The machine uses it: it is mounted, used as swap, or part of another device.
+        /// The machine uses it: it is mounted, used as swap, or part of another device. Or it is blank, and a process
+        /// has locked it.
         System "system",
     }
 }
@@ -274,6 +275,19 @@ pub fn examine(places: &Places, path: &Path) -> io::Result<DiskInfo> {
     Ok(disk)
 }
 
+/// Marks the disks that processes have locked, such as those that a server serves: they are not available.
+pub fn mark_locked(places: &Places, disks: &mut [DiskInfo]) {
+    let locks = Locks::read(places);
+    for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {
+        if let Some(holder) = locks.holder(Path::new(&disk.path)) {
+            (disk.can_be_wiped, disk.refused) = (false, Some(holder.to_string()));
+            if disk.role == Role::Spare {
+                disk.role = Role::System;
+            }
+        }
+    }
+}
+
 fn device(places: &Places, mounts: &Mounts, name: &str) -> DiskInfo {
     let folder = places.sys.join("block").join(name);
     let path = device_path(places, name);
@@ -406,6 +420,7 @@ fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
         }
         _ if has(POOL) => (Role::Data, Some("it belongs to a pool".to_owned())),
         _ if has(CACHE) => (Role::Cache, Some("it holds a cache".to_owned())),
+        _ if has(JOURNAL) => (Role::Cache, Some("it holds the journal of a cache".to_owned())),
         _ if is_blank => (Role::Spare, None),
         _ => (Role::Foreign, first().or_else(|| Some("it holds data of an unknown kind".to_owned()))),
     };

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use flashwise_core::journal::MARK_MAGIC;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -12,8 +13,8 @@ use uuid::Uuid;
 /// Detected contents of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Signature {
-    /// The format, named as by blkid(8), such as `ext4`, `xfs`, `gpt` or `lvm2`. `flashwise-cache` and `flashwise-pool`
-    /// are this program's.
+    /// The format, named as by blkid(8), such as `ext4`, `xfs`, `gpt` or `lvm2`. This program's are `flashwise-cache`,
+    /// `flashwise-journal` and `flashwise-pool`.
     pub kind: String,
     /// The label of a file system, or the name of a pool, if it has one.
     #[serde(default)]
@@ -25,6 +26,8 @@ pub struct Signature {
 
 /// The kind of a cache of this program.
 pub const CACHE: &str = "flashwise-cache";
+/// The kind of a [journal](crate::journal).
+pub const JOURNAL: &str = "flashwise-journal";
 /// The kind of a disk of a pool.
 pub const POOL: &str = "flashwise-pool";
 /// The magic number of a label of a pool's disk.
@@ -44,6 +47,8 @@ use At::{End, Start};
 const MAGICS: &[(&str, At, &[u8])] = &[
     (CACHE, Start(0), b"flashwis"),
     (CACHE, Start(4096), b"flashwis"),
+    (JOURNAL, Start(0), &MARK_MAGIC),
+    (JOURNAL, Start(4096), &MARK_MAGIC),
     (POOL, Start(0), &POOL_MAGIC),
     (POOL, Start(64 << 10), &POOL_MAGIC),
     ("xfs", Start(0), b"XFSB"),
@@ -81,8 +86,9 @@ const BCACHEFS: [u8; 16] =
 
 /// The positions of labels and UUIDs: kind, offset of the UUID, offset and maximum length of the label. The label of a
 /// pool's disk is the name of the pool.
-const NAMES: [(&str, usize, usize, usize); 8] = [
+const NAMES: [(&str, usize, usize, usize); 9] = [
     (CACHE, 24, 0, 0),
+    (JOURNAL, 12, 0, 0),
     (POOL, 32, 81, 64),
     ("ext2", 0x468, 0x478, 16),
     ("ext3", 0x468, 0x478, 16),
@@ -191,7 +197,7 @@ impl Ends {
             // If the first copy is damaged, the second is used.
             let copies = MAGICS.iter().filter(|(of, at, magic)| *of == kind && self.has(at, magic));
             let starts = copies.filter_map(|(_, at, _)| if let Start(at) = at { Some(*at) } else { None });
-            let copy = if [CACHE, POOL].contains(&kind) { starts.min().unwrap_or(0) } else { 0 };
+            let copy = if [CACHE, JOURNAL, POOL].contains(&kind) { starts.min().unwrap_or(0) } else { 0 };
             let (uuid, label) = (copy + uuid, copy + label);
             let text = self.head(label, length).map(|bytes| {
                 String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_a_pool_and_a_cache_have_names_from_the_copy_that_is_whole() {
+    fn what_this_program_writes_has_its_names_from_the_copy_that_is_whole() {
         let uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1122_3344_5566_7788);
         let of = |kind: &str, label: Option<&str>| {
             let (kind, label) = (kind.to_owned(), label.map(str::to_owned));
@@ -239,6 +245,8 @@ mod tests {
         for copy in [0, 4096] {
             let marks: [(usize, &[u8]); 2] = [(copy, b"flashwis"), (copy + 24, uuid.as_bytes())];
             assert_eq!(ends(4 << 20, &marks).signatures(), of(CACHE, None));
+            let marks: [(usize, &[u8]); 2] = [(copy, b"FWJM"), (copy + 12, uuid.as_bytes())];
+            assert_eq!(ends(4 << 20, &marks).signatures(), of(JOURNAL, None));
         }
     }
 

@@ -111,6 +111,7 @@ fn disks_in_use_or_with_contents_are_refused_with_a_reason() {
     machine.disk("sdg", &[("queue/zoned", "host-managed")], &[]);
     machine.disk("sdh", &[], b"flashwis");
     machine.disk("sdi", &[], &POOL_MAGIC);
+    machine.disk("sdl", &[], b"FWJM");
     machine.disk("sdj", &[], &[]);
     std::fs::remove_file(machine.path("dev/sdj")).unwrap();
     machine.write("sys/block/loop0/size", "0\n");
@@ -137,6 +138,7 @@ fn disks_in_use_or_with_contents_are_refused_with_a_reason() {
         ("sdi", "data", "it belongs to a pool", true),
         ("sdj", "foreign", "it cannot be read: No such file or directory (os error 2)", false),
         ("sdk", "system", "the machine swaps to it", false),
+        ("sdl", "cache", "it holds the journal of a cache", true),
     ];
     assert_eq!(told, expected);
     let sda = &disks[0].partitions[0];

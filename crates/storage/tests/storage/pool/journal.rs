@@ -91,6 +91,8 @@ fn a_disk_that_returns_gets_its_blocks_of_the_group() {
         for byte in [5, 7] {
             let (pool, notes) = open(&waiting.degraded).unwrap();
             assert!(waiting.waits(&notes), "{notes}");
+            let reason = pool.volume().status().state_reason.unwrap();
+            assert!(reason.contains(&format!("the journal has blocks for {}, ", waiting.away.0.display())), "{reason}");
             let disk = pool.logical("a").unwrap();
             assert_eq!(read(&disk, first, BLOCK)[0], byte, "{notes}");
             ask(&disk, Operation::Read, second, BLOCK, Vec::new()).unwrap_err();
@@ -102,6 +104,7 @@ fn a_disk_that_returns_gets_its_blocks_of_the_group() {
             let (pool, notes) = open(&waiting.tank.config).unwrap();
             assert_eq!(notes.contains("1 blocks of its last group were written"), replays, "{notes}");
             assert!(!waiting.waits(&notes), "{notes}");
+            assert_eq!(pool.volume().status().state_reason, None);
             let disk = pool.logical("a").unwrap();
             assert_eq!([first, second].map(|at| read(&disk, at, BLOCK)[0]), [7, 6]);
             pool.close().unwrap();

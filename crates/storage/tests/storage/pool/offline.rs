@@ -10,13 +10,13 @@ use flashwise_core::cache::settings::Settings;
 use flashwise_core::format::{BLOCK_BYTES, State};
 use flashwise_storage::attach::{Pairing, Record, RecordedJournal};
 use flashwise_storage::disk::Disk;
-use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
+use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_storage::flash::{read_superblock, write_superblock};
 use flashwise_storage::journal::JournalError;
 use flashwise_storage::offline::check::check;
 use flashwise_storage::offline::detach::{DetachError, Detached, Pair, detach};
 use flashwise_storage::offline::journal::GivenJournal;
-use flashwise_storage::offline::salvage::{Options, Outcome, salvage};
+use flashwise_storage::offline::salvage::{Outcome, SalvageOptions, salvage};
 use flashwise_storage::offline::wipe;
 use flashwise_storage::pool::{CHUNK_BYTES, Metadata, NewLogical, Pool, PoolConfig};
 use flashwise_storage::volume::Storage;
@@ -31,7 +31,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const CHUNK_BLOCKS: u32 = (CHUNK_BYTES / BLOCK) as u32;
 
 fn file(path: &Path) -> FileDisk {
-    FileDisk::open(path, FileOptions::default()).unwrap()
+    FileDisk::open(path, Options::default()).unwrap()
 }
 
 /// Returns the backend of a pool, with its record, and the pairing of its flash.
@@ -54,7 +54,7 @@ fn detach_pool(config: &PoolConfig, journal: Option<&Path>) -> Result<Detached, 
 }
 
 fn salvage_pool(config: &PoolConfig, journal: Option<&Path>, discard_rest: bool) -> Result<Outcome, DetachError> {
-    let options = Options { discard_rest, ..Options::default() };
+    let options = SalvageOptions { discard_rest, ..SalvageOptions::default() };
     with_pair(config, journal, |pair| salvage(pair, &options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ()))
 }
 
@@ -267,6 +267,29 @@ fn a_start_without_the_journal_that_a_disk_needs_is_refused() {
     let (pool, _) = open(&waiting.tank.config).unwrap();
     assert_eq!(blocks_of(&waiting, &pool), [5, 6]);
     pool.close().unwrap();
+}
+
+#[test]
+fn a_salvage_gives_up_a_lost_journal_that_a_disk_needs() {
+    for is_blank in [false, true] {
+        let mut waiting = with_new_cache();
+        let journal = waiting.tank.config.cache.journal.clone().unwrap();
+        std::fs::remove_file(&journal).unwrap();
+        if is_blank {
+            File::create(&journal).unwrap().set_len(64 * MIB).unwrap();
+        }
+        let error = open(&waiting.tank.config).err().unwrap();
+        assert!(error.contains("give those blocks up with 'flashwise detach --salvage --discard-rest'"), "{error}");
+        let given = Some(&*journal).filter(|_| is_blank);
+        salvage_pool(&waiting.tank.config, given, false).unwrap_err();
+        salvage_pool(&waiting.tank.config, given, true).unwrap();
+        let cache = &mut waiting.tank.config.cache;
+        cache.journal = None;
+        cache.cache.take_over(&Settings::of(&[("write-back-order", "barriers")]).unwrap());
+        let (pool, _) = open(&waiting.tank.config).unwrap();
+        assert_eq!(blocks_of(&waiting, &pool), [5, 0], "nothing else wrote the second");
+        pool.close().unwrap();
+    }
 }
 
 /// The server ended between the mark on the flash and the record.
