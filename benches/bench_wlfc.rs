@@ -8,7 +8,7 @@ use flashwise_benches::wlfc::{
     sweep_table,
 };
 use flashwise_core::quantity::ByteSize;
-use flashwise_core::wlfc::{Options, Refresh};
+use flashwise_core::wlfc::{BucketOptions, Refresh};
 use flashwise_sim::wlfc::{BucketSettings, System};
 
 /// Runs WLFC, WLFC_c and B_like over random writes, the workloads of Table I and traces, and prints tables.
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { scale, ranges, shown, mixed_ranges, traces, svg } = Arguments::parse();
     let plan = || Plan { scale, runs: Vec::new() };
     let paper = BucketSettings::paper();
-    let evict = BucketSettings { options: Options { refresh: Refresh::Evict, ..paper.options }, ..paper.clone() };
+    let evict = BucketSettings { options: BucketOptions { refresh: Refresh::Evict, ..paper.options }, ..paper.clone() };
     let random = |kib: u64, range: ByteSize| {
         let (range_bytes, total_bytes) = (range.bytes() / scale, TOTAL_BYTES / scale);
         Workload::Random(RandomWrites { request_bytes: kib << 10, range_bytes, total_bytes })
@@ -126,11 +126,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             add(format!("bucket {bucket} KiB"), &BucketSettings { bucket_bytes, ..paper.clone() });
         }
         for percent in [10, 30, 50, 70, 90] {
-            let options = Options { write_share: f64::from(percent) / 100.0, ..paper.options };
+            let options = BucketOptions { write_share: f64::from(percent) / 100.0, ..paper.options };
             add(format!("write queue {percent} %"), &BucketSettings { options, ..paper.clone() });
         }
         for halving in [8, 32, 126, 504, 1_000_000] {
-            let options = Options { halving: Some(halving), ..paper.options };
+            let options = BucketOptions { halving: Some(halving), ..paper.options };
             add(format!("halving each {halving}"), &BucketSettings { options, ..paper.clone() });
         }
         for journal_logs in [1, 4, 16, 64, 1024] {

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed, Options, SettingStatus, Tokens};
+use flashwise_server::manage::{Address, Api, ApiOptions, DetachProgress, ManageError, Managed, SettingStatus, Tokens};
 use flashwise_storage::status::{ServerStatus, VolumeStatus};
 use flashwise_storage::what_if::WhatIfStatus;
 use libfuzzer_sys::arbitrary::Unstructured;
@@ -77,7 +77,7 @@ fn addresses() -> &'static [Address; 2] {
         let open = (Address::Unix(path), None);
         let guarded = (Address::Tcp("127.0.0.1".to_owned(), 0), Some(TOKEN.to_owned()));
         [open, guarded].map(|(address, change)| {
-            let options = Options { tokens: Tokens { change, ..Tokens::default() }, ..Options::default() };
+            let options = ApiOptions { tokens: Tokens { change, ..Tokens::default() }, ..ApiOptions::default() };
             let api = Api::start(&address, options, Arc::new(Fake)).expect("the address is free");
             let address = api.address().clone();
             // It runs as long as the program.

@@ -1,7 +1,7 @@
 //! Any header and any text: decoding and encoding give the same bytes.
 #![no_main]
 
-use flashwise_server::front::iscsi::discovery::{Asked, answer};
+use flashwise_server::front::iscsi::discovery::{SendTargets, answer};
 use flashwise_server::front::iscsi::negotiation::Parameters;
 use flashwise_server::front::iscsi::pdu::{Digests, put, take_header};
 use flashwise_server::front::iscsi::text;
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(parameters.first_burst_bytes_max <= parameters.burst_bytes_max && parameters.segment_bytes_max >= 512);
     let exports = ["disk".to_owned()];
     let portals = ["127.0.0.1:3260".to_owned(), "[::1]:3260".to_owned()];
-    let asked = Asked { exports: &exports, portals: &portals, own: None };
+    let asked = SendTargets { exports: &exports, portals: &portals, own: None };
     let _ = answer(&pairs, &asked, &mut parameters, &mut reply);
     assert!(text::parse(&reply).is_ok());
 });

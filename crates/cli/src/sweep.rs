@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use flashwise_core::human;
 use flashwise_report::sweep::render_sweep;
 use flashwise_sim::sampling::takes_whole_trace;
-use flashwise_sim::sweep::{Plan, PlanError, Rows, Shard, SweepError, Task, TaskResults, rows};
+use flashwise_sim::sweep::{PlanError, Rows, Shard, SweepError, SweepPlan, Task, TaskResults, rows};
 use flashwise_trace::output::{name_of, write_whole};
 use flashwise_trace::progress::Progress;
 use tracing::Level;
@@ -145,15 +145,15 @@ impl Sweep {
     }
 }
 
-fn read(plan: &Path) -> anyhow::Result<Plan> {
-    Plan::read(plan).map_err(|error| match error {
+fn read(plan: &Path) -> anyhow::Result<SweepPlan> {
+    SweepPlan::read(plan).map_err(|error| match error {
         PlanError::Io { .. } => error.into(),
         error => Misuse(error.to_string()).into(),
     })
 }
 
 /// Returns the shard of `plan`, or all of it.
-fn of_shard(plan: Plan, shard: Option<Shard>) -> Plan {
+fn of_shard(plan: SweepPlan, shard: Option<Shard>) -> SweepPlan {
     match shard {
         Some(shard) => plan.shard(shard),
         None => plan,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashwise_sim::sweep::{Plan, Shard, Task, TaskResults};
+use flashwise_sim::sweep::{Shard, SweepPlan, Task, TaskResults};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -17,11 +17,11 @@ pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>)
     // Resolving patterns may need another machine, or a thread of this process.
     let mut read = if plan.is_instance_of::<PyString>() || plan.hasattr("__fspath__")? {
         let path = plan.extract::<PathBuf>()?;
-        work::run(py, None, None, |_| Plan::read(&path))?
+        work::run(py, None, None, |_| SweepPlan::read(&path))?
     } else {
         let written: String = py.import("json")?.call_method1("dumps", (plan,))?.extract()?;
         let plan = serde_json::from_str(&written).map_err(exception)?;
-        work::run(py, None, None, |_| Plan::of("plan", &plan))?
+        work::run(py, None, None, |_| SweepPlan::of("plan", &plan))?
     };
     if let Some(shard) = shard {
         let shard: Shard = shard.parse().map_err(|problem| PyValueError::new_err(format!("shard: {problem}")))?;

@@ -73,8 +73,8 @@ impl Watch {
     }
 }
 
-/// Runs `work` on this many `threads`, or one per core, without Python's lock. `callback` is called on this thread with the bytes read and
-/// the block accesses run so far.
+/// Runs `work` on this many `threads`, or one per core, without Python's lock. `callback` is called on this thread with
+/// the bytes read and the block accesses run so far.
 ///
 /// # Errors
 /// Those of `work`. An exception of the callback, or `KeyboardInterrupt`, ends it.
@@ -99,7 +99,8 @@ where
     ended.expect("it ran").map_err(exception)
 }
 
-/// [`run`], compiled once for all kinds of work. `work` returns false if it failed: then the callback hears nothing more.
+/// [`run`], compiled once for all kinds of work. `work` returns false if it failed. Then the callback is not called
+/// again.
 fn watched(
     py: Python<'_>,
     threads: Option<usize>,

@@ -19,7 +19,7 @@ use crate::flash::{FlashError, Progress, cache_tag, recover_log, settle};
 use crate::layout::{CacheLayout, End, Held};
 use crate::offline::check::{Report, check_log_layout};
 use crate::offline::detach::{DetachError, Pair, destage, destage_in_order, dirty_copies};
-use crate::offline::salvage::{List, Options, Outcome, salvage_log};
+use crate::offline::salvage::{List, Outcome, SalvageOptions, salvage_log};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::time;
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, VolumeError, backend_status, cache_config};
@@ -62,7 +62,7 @@ impl CacheLayout for LogLayout {
         &self,
         pair: Pair<'_>,
         superblock: (Superblock, bool),
-        options: &Options,
+        options: &SalvageOptions,
         list: List<'_>,
         reading: Progress<'_>,
         progress: &mut dyn FnMut(u64, u64),

@@ -22,7 +22,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Misuse;
 
-pub use built::Client;
+pub use built::ApiClient;
 
 /// The default configuration of a server.
 pub const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
@@ -46,7 +46,7 @@ impl ApiOptions {
     }
 
     /// Returns a client; it has not connected yet.
-    pub fn client(&self) -> anyhow::Result<Client> {
+    pub fn client(&self) -> anyhow::Result<ApiClient> {
         let (address, token_file) = match &self.api {
             Some(address) => (address.clone(), None),
             None => find()?,
@@ -58,7 +58,7 @@ impl ApiOptions {
             }
             None => None,
         };
-        Client::of(&address, token)
+        ApiClient::of(&address, token)
     }
 }
 

@@ -10,7 +10,7 @@ use flashwise_storage::disk::file::Options;
 use flashwise_storage::pool::Pool;
 use flashwise_storage::volume::VolumeConfig;
 
-use crate::live::api::{ApiOptions, Client, volume_path};
+use crate::live::api::{ApiClient, ApiOptions, volume_path};
 use crate::live::detach::{OFFLINE, names_of, only_volume};
 use crate::live::pair::{OpenBackend, PairFlags};
 
@@ -61,7 +61,7 @@ impl Attach {
         Ok(())
     }
 
-    fn running(&self, client: &Client) -> anyhow::Result<()> {
+    fn running(&self, client: &ApiClient) -> anyhow::Result<()> {
         let name = match &self.volume {
             Some(name) => name.clone(),
             None => only_volume(client)?,

@@ -18,7 +18,7 @@ use flashwise_storage::volume::VolumeConfig;
 use serde_json::Value;
 
 use crate::failure::Misuse;
-use crate::live::api::{ApiOptions, Client, volume_path};
+use crate::live::api::{ApiClient, ApiOptions, volume_path};
 use crate::live::pair::{OpenBackend, PairFlags, refuse_no_flash};
 use crate::live::salvage::SalvageFlags;
 use crate::progress::Bar;
@@ -108,7 +108,7 @@ impl Detach {
         offline(&cache, OpenBackend::of_pool(storage), &self.salvage)
     }
 
-    fn running(&self, client: &Client) -> anyhow::Result<()> {
+    fn running(&self, client: &ApiClient) -> anyhow::Result<()> {
         let name = match &self.volume {
             Some(name) => name.clone(),
             None => only_volume(client)?,
@@ -167,7 +167,7 @@ fn all_of(detached: Vec<(&str, anyhow::Result<()>)>) -> anyhow::Result<()> {
 }
 
 /// Describes how complete the storage is without the flash. A pool may have lost data with a disk.
-fn completeness(client: &Client, name: &str) -> String {
+fn completeness(client: &ApiClient, name: &str) -> String {
     let lost = client.get("/v1/pools").ok().and_then(|pools| {
         let pool = pools.as_array()?.iter().find(|pool| pool["name"] == name)?;
         let bytes = |disk: &Value| Some(disk["lost_bytes"].as_u64()? + disk["missing_bytes"].as_u64()?);
@@ -183,7 +183,7 @@ fn completeness(client: &Client, name: &str) -> String {
 }
 
 /// Returns the name of a server's only volume.
-pub fn only_volume(client: &Client) -> anyhow::Result<String> {
+pub fn only_volume(client: &ApiClient) -> anyhow::Result<String> {
     let status = client.get("/v1/status")?;
     let volumes = status.get("volumes").and_then(Value::as_array).context("the server's status has no volumes")?;
     let names: Vec<&str> = volumes.iter().filter_map(|volume| volume.get("name")?.as_str()).collect();

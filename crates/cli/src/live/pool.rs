@@ -18,7 +18,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::failure::Misuse;
-use crate::live::api::{ApiOptions, Client};
+use crate::live::api::{ApiClient, ApiOptions};
 use crate::live::status::not_served;
 use crate::table;
 
@@ -62,14 +62,14 @@ pub struct Of {
 }
 
 impl Of {
-    fn pools(&self, client: &Client) -> anyhow::Result<Vec<PoolStatus>> {
+    fn pools(&self, client: &ApiClient) -> anyhow::Result<Vec<PoolStatus>> {
         let json = client.get("/v1/pools")?;
         serde_json::from_value(json)
             .context("the server is of another version; use flashwise of its version, or --json")
     }
 
     /// Connects to the server and finds the pool.
-    fn find(&self) -> anyhow::Result<(Client, PoolStatus)> {
+    fn find(&self) -> anyhow::Result<(ApiClient, PoolStatus)> {
         let client = self.api.client()?;
         let pools = self.pools(&client)?;
         let there = pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>().join(", ");

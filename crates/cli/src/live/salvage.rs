@@ -11,7 +11,7 @@ use flashwise_core::quantity::ByteSize;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::flash::Progress;
 use flashwise_storage::offline::detach::Pair;
-use flashwise_storage::offline::salvage::{Listed, Options, Outcome, Reason, salvage};
+use flashwise_storage::offline::salvage::{Listed, Outcome, Reason, SalvageOptions, salvage};
 use flashwise_storage::volume::VolumeConfig;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::output::{is_stream, name_of, write_whole};
@@ -103,7 +103,7 @@ impl SalvageFlags {
             Err(error) if self.erase_unit.is_some() || self.flash_size.is_some() => return Err(error),
             geometry => geometry.ok(),
         };
-        let options = Options { with_uncertain: self.with_uncertain, discard_rest: self.discard_rest, geometry };
+        let options = SalvageOptions { with_uncertain: self.with_uncertain, discard_rest: self.discard_rest, geometry };
         let mut write = |listed: &[Listed]| {
             let io = |source| TraceError::Io { path: name_of(&list), source };
             write_whole(&list, &[], |file| write_list(file, listed).map_err(io)).map_err(|error| match error {

@@ -20,7 +20,7 @@ use crate::format::{Geometry, RECORDS_PER_PAGE};
 use crate::options::Given;
 use crate::policy::Spec;
 use crate::quantity::Share;
-use crate::wlfc::Options;
+use crate::wlfc::BucketOptions;
 
 /// Given settings with their values; the others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -112,9 +112,9 @@ impl Settings {
     }
 
     /// Returns the options of a cache of buckets, which has RAM only if that is given.
-    pub fn buckets(&self) -> Options {
+    pub fn buckets(&self) -> BucketOptions {
         let ram_bytes = self.given(Setting::named("ram")).map_or(0, |_| self.ram_bytes());
-        let mut options = Options { ram_bytes, ..Options::default() };
+        let mut options = BucketOptions { ram_bytes, ..BucketOptions::default() };
         for setting in SETTINGS {
             if let Destination::Buckets(put) = setting.place {
                 put(&mut options, self.value(setting.name()));

@@ -17,7 +17,7 @@ crate::words! {
 
 /// Settings of a cache of buckets; the rest of its [`Config`] follows from its devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct BucketOptions {
     /// The share of the buckets for writes.
     pub write_share: f64,
     /// Allocations of write buckets between two halvings of all priorities; by default the length of the write queue.
@@ -32,9 +32,9 @@ pub struct Options {
     pub written_max: Option<u32>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for BucketOptions {
+    fn default() -> BucketOptions {
+        BucketOptions {
             write_share: Config::WRITE_SHARE,
             halving: None,
             large_write_bytes: None,

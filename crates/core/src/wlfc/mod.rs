@@ -58,7 +58,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::cache::{Kind, Request};
 pub use bucket::{Bucket, Entry, Log, Oob, State};
-pub use config::{Config, ConfigError, Options, Refresh};
+pub use config::{BucketOptions, Config, ConfigError, Refresh};
 pub use figures::Figures;
 use load::BucketContents;
 use pieces::Piece;

@@ -56,7 +56,7 @@ use checksums::HeaderPages;
 pub use failures::Failures;
 use memory::{Regions, blocks_of};
 use order::{Entered, Resets};
-use plans::{Plan, Plans};
+use plans::{Plans, UnfinishedPlan};
 pub use programs::BucketsEnd;
 use programs::Programs;
 use read::Reads;
@@ -416,7 +416,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let bytes = if request.is_some() { regions.bytes() } else { 0 };
         // Counts one more until all steps are queued.
         let moves = steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteBackend { .. }));
-        let plan = self.layout.plans.add(Plan { regions, unfinished: 1, bytes, moves });
+        let plan = self.layout.plans.add(UnfinishedPlan { regions, unfinished: 1, bytes, moves });
         let mut entered = Entered::default();
         let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
         let waited_for = self.waited_for(steps, request, durable);

@@ -5,7 +5,7 @@ use crate::engine::insert;
 
 /// A plan.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct UnfinishedPlan {
     pub regions: Regions,
     /// The number of unfinished steps.
     pub unfinished: u32,
@@ -19,7 +19,7 @@ pub(super) struct Plan {
 /// The plans, by number.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    all: Vec<Option<Plan>>,
+    all: Vec<Option<UnfinishedPlan>>,
     free: Vec<u32>,
     bytes: u64,
 }
@@ -31,13 +31,13 @@ impl Plans {
     }
 
     /// Adds a plan.
-    pub fn add(&mut self, plan: Plan) -> u32 {
+    pub fn add(&mut self, plan: UnfinishedPlan) -> u32 {
         self.bytes += plan.bytes;
         insert(&mut self.all, &mut self.free, plan)
     }
 
     /// Returns a plan.
-    pub fn get(&mut self, number: u32) -> &mut Plan {
+    pub fn get(&mut self, number: u32) -> &mut UnfinishedPlan {
         self.all[number as usize].as_mut().expect("a plan is there until its steps are done")
     }
 

@@ -21,7 +21,7 @@ use super::notify::Notifier;
 use super::places::{PERFORMED_MAX, Places};
 use super::routes::{self, Page};
 use super::sessions::Sessions;
-use super::{AlertOptions, ApiError, Managed, Options, Tokens};
+use super::{AlertOptions, ApiError, ApiOptions, Managed, Tokens};
 use crate::secret::CHARACTERS_MIN;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices. Three are reserved for health checks, the status
@@ -100,7 +100,7 @@ pub struct Api {
 
 impl Api {
     /// Listens on an address, as [`Listening::at`], and answers from then on.
-    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+    pub fn start(address: &Address, options: ApiOptions, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
         Self::serve(Listening::at(address, options.tokens)?, options.history, options.alerts, server)
     }
 

@@ -61,7 +61,7 @@ impl fmt::Display for Peer {
 
 /// The sender of a request: its permission, and its name in the log.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct Caller {
     /// Its permission.
     pub right: Right,
     /// The user or the token, such as `uid 0` or `admin (token-file)`.
@@ -72,7 +72,7 @@ pub struct Client {
     pub by_cookie: bool,
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.owner)?;
         self.address.iter().try_for_each(|address| write!(f, ", from {address}"))?;
@@ -121,7 +121,7 @@ impl Guard {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Option<Client>, Refusal> {
+    ) -> Result<Option<Caller>, Refusal> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let forbidden = |error: String| Err(Refusal { status: StatusCode::FORBIDDEN, error });
         let checks_host = self.token.is_none() && matches!(peer, Peer::Tcp(_));
@@ -171,10 +171,10 @@ impl Guard {
 
     /// Returns the sender of a request with these headers, or `None` without a valid credential. A request with a token
     /// is judged only by that, so a wrong token is refused.
-    pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Client> {
+    pub fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<Caller> {
         let client = |right, owner: String, by_cookie| {
             let address = if let Peer::Tcp(address) = peer { Some(address.ip().to_canonical()) } else { None };
-            Some(Client { right, owner, address, by_cookie })
+            Some(Caller { right, owner, address, by_cookie })
         };
         if self.token.is_some()
             && let Some(given) = headers.get(AUTHORIZATION)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Address, AlertOptions, ApiError, Managed, Options, Tokens};
+use super::{Address, AlertOptions, ApiError, ApiOptions, Managed, Tokens};
 
 /// The socket of an API that does not answer yet: there is none.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub enum Api {}
 
 impl Api {
     /// Refuses.
-    pub fn start(address: &Address, options: Options, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
+    pub fn start(address: &Address, options: ApiOptions, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
         match Listening::at(address, options.tokens)? {}
     }
 

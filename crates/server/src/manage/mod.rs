@@ -290,7 +290,7 @@ impl std::fmt::Debug for Tokens {
 
 /// How the API is served.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ApiOptions {
     /// The tokens.
     pub tokens: Tokens,
     /// The file with the figures of the last 30 days; without it, they end with the process.

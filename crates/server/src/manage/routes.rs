@@ -29,7 +29,7 @@ pub use self::description::openapi;
 use self::description::{Description, grouped};
 pub use self::following::Page;
 use super::changes::{self, Changes};
-use super::guard::Client;
+use super::guard::Caller;
 use super::live::Live;
 use super::plan::{self, DryRun};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, metrics, page, tag};
@@ -112,7 +112,7 @@ struct IfMatch {
 /// The log of changes, with the client that makes them.
 struct AuthoredLog {
     live: Arc<Live>,
-    client: Client,
+    client: Caller,
 }
 
 impl AuthoredLog {
@@ -123,7 +123,7 @@ impl AuthoredLog {
 }
 
 /// The common parts of all requests for a change.
-struct Asked {
+struct ChangeRequest {
     server: Arc<dyn Managed>,
     live: AuthoredLog,
     changing: Changing,
@@ -133,19 +133,25 @@ struct Asked {
     wanted: Option<Vec<String>>,
 }
 
-impl Asked {
-    fn of(parts: &Parts, routed: &Routed, dry: bool) -> Answer<Asked> {
+impl ChangeRequest {
+    fn of(parts: &Parts, routed: &Routed, dry: bool) -> Answer<ChangeRequest> {
         let Routed { server, live, changing } = routed.clone();
-        let client = parts.extensions.get::<Client>().cloned().ok_or_else(unknown_client)?;
-        Ok(Asked { server, live: AuthoredLog { live, client }, changing, dry, wanted: tag::wanted(&parts.headers) })
+        let client = parts.extensions.get::<Caller>().cloned().ok_or_else(unknown_client)?;
+        Ok(ChangeRequest {
+            server,
+            live: AuthoredLog { live, client },
+            changing,
+            dry,
+            wanted: tag::wanted(&parts.headers),
+        })
     }
 }
 
-impl FromRequestParts<Routed> for Asked {
+impl FromRequestParts<Routed> for ChangeRequest {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Asked> {
-        Asked::of(parts, routed, asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run)
+    async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<ChangeRequest> {
+        ChangeRequest::of(parts, routed, asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run)
     }
 }
 
@@ -163,13 +169,13 @@ struct Deletion {
 
 /// A request for a deletion.
 struct Deleting {
-    asked: Asked,
+    asked: ChangeRequest,
     confirm: Option<String>,
 }
 
 impl Deleting {
     /// Returns the request if it repeats the name; otherwise fails with the effect of the deletion.
-    fn confirmed(self, name: &str, effect: impl fmt::Display) -> Answer<Asked> {
+    fn confirmed(self, name: &str, effect: impl fmt::Display) -> Answer<ChangeRequest> {
         check_confirmed(self.asked.dry, self.confirm.as_deref(), name, effect)?;
         Ok(self.asked)
     }
@@ -180,7 +186,7 @@ impl FromRequestParts<Routed> for Deleting {
 
     async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Deleting> {
         let Deletion { confirm, dry_run } = asked(Query::try_from_uri(&parts.uri))?;
-        Ok(Deleting { asked: Asked::of(parts, routed, dry_run)?, confirm })
+        Ok(Deleting { asked: ChangeRequest::of(parts, routed, dry_run)?, confirm })
     }
 }
 
@@ -267,7 +273,11 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-async fn change(Asked { server, live, changing, dry, wanted }: Asked, name: Name, body: Bytes) -> Answer<Response> {
+async fn change(
+    ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest,
+    name: Name,
+    body: Bytes,
+) -> Answer<Response> {
     let name = named(name)?;
     let changes = changes::parse(&body).map_err(bad)?;
     let work = move |server: &dyn Managed| {
@@ -355,7 +365,7 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name) -> Answer<Response> {
+async fn detach(ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest, name: Name) -> Answer<Response> {
     let name = named(name)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -382,7 +392,7 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
-async fn attach(Asked { server, live, changing, dry, wanted }: Asked, name: Name) -> Answer<Response> {
+async fn attach(ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest, name: Name) -> Answer<Response> {
     let name = named(name)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::BLOCK_BYTES;
 use super::cdb::Cdb;
 use super::nexus::Nexus;
-use super::plan::Plan;
+use super::plan::CommandPlan;
 use super::status::Answer;
 use super::unit::Unit;
 
@@ -47,7 +47,7 @@ pub enum Work {
     /// None: this is its reply.
     Answer(Answer),
     /// Requests to the export.
-    Plan(Plan),
+    Plan(CommandPlan),
 }
 
 /// The result of a handler; an error is a reply too.

@@ -7,7 +7,7 @@ use flashwise_storage::export::Export;
 
 use super::call::{Call, GOOD, Handled, Work, data};
 use super::cdb::Field;
-use super::plan::Plan;
+use super::plan::CommandPlan;
 use super::status::{Answer, Sense, code, sense_of};
 use super::{BLOCK_BYTES, PHYSICAL_BLOCK_BYTES};
 
@@ -99,5 +99,5 @@ pub fn start_stop(call: Call<'_>) -> Handled {
     let starts = call.has(4, 0x01);
     call.unit.stopped().store(!starts, Ordering::Relaxed);
     let flushes = !starts && !call.has(4, 0x04);
-    Ok(if flushes { Work::Plan(Plan::stop()) } else { Work::Answer(Answer::GOOD) })
+    Ok(if flushes { Work::Plan(CommandPlan::stop()) } else { Work::Answer(Answer::GOOD) })
 }

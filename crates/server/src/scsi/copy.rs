@@ -10,7 +10,7 @@ use super::call::{Call, GOOD, Handled, Work, data};
 use super::cdb::{Field, number};
 use super::inquiry::is_designated;
 use super::nexus::CopyState;
-use super::plan::{Plan, Segment};
+use super::plan::{CommandPlan, Segment};
 use super::status::{Sense, code, key};
 
 /// Bytes of the parameters' header.
@@ -53,7 +53,7 @@ pub fn extended_copy(call: Call<'_>) -> Handled {
     if header[1] >> 3 & 3 != DISCARD {
         call.nexus.keep_copy(header[0], &state);
     }
-    Ok(Work::Plan(Plan::copy(segments, state)))
+    Ok(Work::Plan(CommandPlan::copy(segments, state)))
 }
 
 /// Returns the number of targets. Each must be this unit.

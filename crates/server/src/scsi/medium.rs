@@ -6,7 +6,7 @@ use super::BLOCK_BYTES;
 use super::call::{Call, GOOD, Handled, Work};
 use super::cdb::number;
 use super::inquiry::UNMAP_DESCRIPTORS_MAX;
-use super::plan::{Plan, Wish};
+use super::plan::{CommandPlan, Wish};
 use super::status::{Sense, code};
 
 const FORCE_UNIT_ACCESS: u8 = 0x08;
@@ -23,7 +23,7 @@ fn forces(call: &Call<'_>) -> bool {
     !matches!(call.cdb[0], 0x08 | 0x0a) && call.has(1, FORCE_UNIT_ACCESS)
 }
 
-fn plan(plan: Plan) -> Handled {
+fn plan(plan: CommandPlan) -> Handled {
     Ok(Work::Plan(plan))
 }
 
@@ -33,7 +33,7 @@ pub fn read(call: Call<'_>) -> Handled {
     }
     let read = Wish::of(Operation::Read, call.offset(), call.bytes());
     // FUA: the data must be on the medium before it is read.
-    plan(if forces(&call) { Plan::read([Wish::flush(), read]) } else { Plan::read([read]) })
+    plan(if forces(&call) { CommandPlan::read([Wish::flush(), read]) } else { CommandPlan::read([read]) })
 }
 
 /// Writes the data. If it is shorter than the command says, only part is written.
@@ -42,7 +42,7 @@ pub fn write(call: Call<'_>) -> Handled {
         return GOOD;
     }
     let durable = forces(&call);
-    plan(Plan::all([Wish::write(call.offset(), call.data, durable)]))
+    plan(CommandPlan::all([Wish::write(call.offset(), call.data, durable)]))
 }
 
 pub fn write_and_verify(call: Call<'_>) -> Handled {
@@ -51,7 +51,7 @@ pub fn write_and_verify(call: Call<'_>) -> Handled {
     }
     let (offset, bytes) = (call.offset(), call.data.len() as u64);
     let write = Wish::write(offset, call.data.clone(), true);
-    plan(Plan::compare([write, Wish::of(Operation::Read, offset, bytes)], call.data))
+    plan(CommandPlan::compare([write, Wish::of(Operation::Read, offset, bytes)], call.data))
 }
 
 pub fn verify(call: Call<'_>) -> Handled {
@@ -67,10 +67,10 @@ pub fn verify(call: Call<'_>) -> Handled {
     match compares {
         0 => {
             let piece = |at: u64| Wish::of(Operation::Read, offset + at, PIECE_BYTES.min(bytes - at));
-            plan(Plan::all((0..bytes).step_by(PIECE_BYTES as usize).map(piece).collect::<Vec<_>>()))
+            plan(CommandPlan::all((0..bytes).step_by(PIECE_BYTES as usize).map(piece).collect::<Vec<_>>()))
         }
-        3 => plan(Plan::compare([read], call.data.repeat(call.blocks as usize))),
-        _ => plan(Plan::compare([read], call.data)),
+        3 => plan(CommandPlan::compare([read], call.data.repeat(call.blocks as usize))),
+        _ => plan(CommandPlan::compare([read], call.data)),
     }
 }
 
@@ -82,12 +82,12 @@ pub fn prefetch(call: Call<'_>) -> Handled {
     if bytes == 0 {
         return GOOD;
     }
-    plan(Plan::all([Wish::of(Operation::Cache, offset, bytes)]))
+    plan(CommandPlan::all([Wish::of(Operation::Cache, offset, bytes)]))
 }
 
 /// Flushes the whole cache, because parts of it cannot be flushed separately.
 pub fn synchronize(_: Call<'_>) -> Handled {
-    plan(Plan::all([Wish::flush()]))
+    plan(CommandPlan::all([Wish::flush()]))
 }
 
 fn zeroes(offset: u64, length: u64, may_punch_holes: bool) -> Wish {
@@ -103,9 +103,9 @@ pub fn write_same(call: Call<'_>) -> Handled {
     }
     let unmaps = call.has(1, 0x08);
     if call.data.iter().all(|byte| *byte == 0) {
-        return plan(Plan::all([zeroes(offset, end - offset, unmaps)]));
+        return plan(CommandPlan::all([zeroes(offset, end - offset, unmaps)]));
     }
-    plan(Plan::fill(offset, end, &call.data))
+    plan(CommandPlan::fill(offset, end, &call.data))
 }
 
 pub fn unmap(call: Call<'_>) -> Handled {
@@ -129,7 +129,7 @@ pub fn unmap(call: Call<'_>) -> Handled {
             wishes.push(Wish::of(Operation::Trim, block * BLOCK_BYTES, blocks * BLOCK_BYTES));
         }
     }
-    plan(Plan::all(wishes))
+    plan(CommandPlan::all(wishes))
 }
 
 /// Compares and writes. The data contains the blocks to compare with, then those to write.
@@ -139,7 +139,7 @@ pub fn compare_and_write(mut call: Call<'_>) -> Handled {
     }
     let durable = forces(&call);
     let new = call.data.split_off(call.data.len() / 2);
-    plan(Plan::compare_and_write(call.offset(), call.data, new, durable))
+    plan(CommandPlan::compare_and_write(call.offset(), call.data, new, durable))
 }
 
 pub fn or_write(call: Call<'_>) -> Handled {
@@ -147,5 +147,5 @@ pub fn or_write(call: Call<'_>) -> Handled {
         return GOOD;
     }
     let durable = forces(&call);
-    plan(Plan::or(call.offset(), call.data, durable))
+    plan(CommandPlan::or(call.offset(), call.data, durable))
 }

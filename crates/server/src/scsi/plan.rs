@@ -103,7 +103,7 @@ struct Copying {
 }
 
 /// The requests of a command.
-pub struct Plan {
+pub struct CommandPlan {
     wishes: VecDeque<Wish>,
     fill: Option<Fill>,
     copying: Option<Copying>,
@@ -126,55 +126,63 @@ pub enum Progress {
     Done(Answer),
 }
 
-impl Plan {
-    fn new(wishes: impl Into<VecDeque<Wish>>, after: After) -> Plan {
-        Plan { wishes: wishes.into(), fill: None, copying: None, after, exclusive: false, claim: None, changed: false }
+impl CommandPlan {
+    fn new(wishes: impl Into<VecDeque<Wish>>, after: After) -> CommandPlan {
+        CommandPlan {
+            wishes: wishes.into(),
+            fill: None,
+            copying: None,
+            after,
+            exclusive: false,
+            claim: None,
+            changed: false,
+        }
     }
 
     /// Performs requests one after the other; their results are ignored.
-    pub fn all(wishes: impl Into<VecDeque<Wish>>) -> Plan {
-        Plan::new(wishes, After::Nothing)
+    pub fn all(wishes: impl Into<VecDeque<Wish>>) -> CommandPlan {
+        CommandPlan::new(wishes, After::Nothing)
     }
 
     /// Flushes a stopped unit. If that fails, the unit is not stopped.
-    pub fn stop() -> Plan {
-        Plan::new([Wish::flush()], After::Stopped)
+    pub fn stop() -> CommandPlan {
+        CommandPlan::new([Wish::flush()], After::Stopped)
     }
 
     /// Performs requests; the last one reads the reply.
-    pub fn read(wishes: impl Into<VecDeque<Wish>>) -> Plan {
-        Plan::new(wishes, After::Answer)
+    pub fn read(wishes: impl Into<VecDeque<Wish>>) -> CommandPlan {
+        CommandPlan::new(wishes, After::Answer)
     }
 
     /// Performs requests; the last one's bytes are compared with `expected`.
-    pub fn compare(wishes: impl Into<VecDeque<Wish>>, expected: Vec<u8>) -> Plan {
-        Plan::new(wishes, After::Compare(expected))
+    pub fn compare(wishes: impl Into<VecDeque<Wish>>, expected: Vec<u8>) -> CommandPlan {
+        CommandPlan::new(wishes, After::Compare(expected))
     }
 
     /// Writes `data` if `expected` is found.
-    pub fn compare_and_write(offset: u64, expected: Vec<u8>, data: Vec<u8>, durable: bool) -> Plan {
+    pub fn compare_and_write(offset: u64, expected: Vec<u8>, data: Vec<u8>, durable: bool) -> CommandPlan {
         let read = Wish::of(Operation::Read, offset, expected.len() as u64);
-        let plan = Plan::new([read], After::CompareAndWrite(expected, data, durable));
-        Plan { exclusive: true, ..plan }
+        let plan = CommandPlan::new([read], After::CompareAndWrite(expected, data, durable));
+        CommandPlan { exclusive: true, ..plan }
     }
 
     /// Sets the bits of `data`.
-    pub fn or(offset: u64, data: Vec<u8>, durable: bool) -> Plan {
+    pub fn or(offset: u64, data: Vec<u8>, durable: bool) -> CommandPlan {
         let read = Wish::of(Operation::Read, offset, data.len() as u64);
-        Plan { exclusive: true, ..Plan::new([read], After::Or(data, durable)) }
+        CommandPlan { exclusive: true, ..CommandPlan::new([read], After::Or(data, durable)) }
     }
 
     /// Writes a block repeatedly from `offset` up to `end`.
-    pub fn fill(offset: u64, end: u64, block: &[u8]) -> Plan {
+    pub fn fill(offset: u64, end: u64, block: &[u8]) -> CommandPlan {
         let count = (end - offset).min(FILL_BYTES) as usize / block.len();
         let fill = Fill { pattern: block.repeat(count), at: offset, end };
-        Plan { fill: Some(fill), ..Plan::new([], After::Nothing) }
+        CommandPlan { fill: Some(fill), ..CommandPlan::new([], After::Nothing) }
     }
 
     /// Copies segments in order; `state` has its progress.
-    pub fn copy(segments: Vec<Segment>, state: Arc<CopyState>) -> Plan {
+    pub fn copy(segments: Vec<Segment>, state: Arc<CopyState>) -> CommandPlan {
         let copying = Copying { segments: segments.into(), state, writing: 0 };
-        let mut plan = Plan { copying: Some(copying), ..Plan::new([], After::Nothing) };
+        let mut plan = CommandPlan { copying: Some(copying), ..CommandPlan::new([], After::Nothing) };
         plan.next_copy();
         plan
     }

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use flashwise_server::manage::{Api, Options, Tokens};
+use flashwise_server::manage::{Api, ApiOptions, Tokens};
 
 use crate::api::fake::Fake;
 
@@ -12,7 +12,7 @@ use crate::api::fake::Fake;
 fn python(script: &str) {
     let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
     let tokens = Tokens { change: Some("sesame".to_owned()), ..Tokens::default() };
-    let options = Options { tokens, ..Options::default() };
+    let options = ApiOptions { tokens, ..ApiOptions::default() };
     let api = Api::start(&"127.0.0.1:0".parse().unwrap(), options, Arc::new(Fake::default())).unwrap();
     let output = Command::new(&python).args(["-c", script, &api.address().to_string()]).output();
     let output = output.unwrap_or_else(|error| panic!("{}: {error}", python.display()));

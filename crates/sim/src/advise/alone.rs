@@ -25,19 +25,19 @@ const GIB: u64 = 1 << 30;
 
 /// Reads and writes of the counted accesses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct Demand {
     reads: f64,
     writes: f64,
     block_bytes: f64,
 }
 
-impl Asked {
-    pub fn of(search: &Search) -> Asked {
+impl Demand {
+    pub fn of(search: &Search) -> Demand {
         let trace = search.workload.trace();
         let skipped = search.question.warmup.accesses(trace.len()) as usize;
         let reads = trace.accesses().skip(skipped).filter(|(_, op)| *op == Op::Read).count();
         let writes = trace.len() - skipped - reads;
-        Asked { reads: reads as f64, writes: writes as f64, block_bytes: trace.block_size_bytes() as f64 }
+        Demand { reads: reads as f64, writes: writes as f64, block_bytes: trace.block_size_bytes() as f64 }
     }
 
     /// Returns the mean latency of a block if one device answers everything and nothing waits.
@@ -86,7 +86,7 @@ pub(super) fn no_cache(search: &Search) -> Result<Without, AdviseError> {
 
 /// Sets the ratio of a request's latency to that of a block access, from the storage without a cache.
 pub(super) fn compare_with(search: &mut Search, no_cache: &Without) -> Result<(), AdviseError> {
-    let of_block = Asked::of(search).latency_us(&search.question.catalogue.storage.tier.device);
+    let of_block = Demand::of(search).latency_us(&search.question.catalogue.storage.tier.device);
     let of_request = match search.base.arrivals {
         Some(ONE_BY_ONE) => no_cache.latency_mean_us,
         _ => {
@@ -105,7 +105,7 @@ pub(super) fn compare_with(search: &mut Search, no_cache: &Without) -> Result<()
 /// Returns flash for all data, from the cheapest offer that meets the targets.
 pub(super) fn all_flash(search: &Search) -> Result<Option<Without>, AdviseError> {
     let Some(data_bytes) = search.question.catalogue.data_bytes else { return Ok(None) };
-    let asked = Asked::of(search);
+    let asked = Demand::of(search);
     let number_of = |offer: &Offer| (data_bytes / offer.capacity_bytes() as f64).ceil().max(1.0);
     let mut offers: Vec<&Offer> = search.question.catalogue.offers.iter().collect();
     offers.sort_by(|one, other| (number_of(one) * one.price).total_cmp(&(number_of(other) * other.price)));

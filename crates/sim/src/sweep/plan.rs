@@ -20,7 +20,7 @@ use crate::size::{Size, parse_block_size};
 
 /// Jobs and the traces to run them over.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SweepPlan {
     /// A task for each trace, in the order of their names.
     pub tasks: Vec<Task>,
 }
@@ -43,9 +43,9 @@ pub enum PlanError {
 const KEYS: [&str; 10] =
     ["traces", "out", "format", "block-size", "lenient", "per-volume", "accuracy", "cache", "cache-size", "run"];
 
-impl Plan {
+impl SweepPlan {
     /// Reads the TOML file at `path`. Paths of traces and results are relative to the current directory.
-    pub fn read(path: &Path) -> Result<Plan, PlanError> {
+    pub fn read(path: &Path) -> Result<SweepPlan, PlanError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| PlanError::Io { path: name.clone(), source })?;
         let toml = Toml::parse(&text).map_err(|Malformed { line, message }| PlanError::Syntax {
@@ -54,11 +54,11 @@ impl Plan {
             message,
         })?;
         let keys = toml.root().into_iter().map(|entry| (entry.key.to_owned(), of_value(entry.value.get_ref())));
-        Plan::of(&name, &Value::Object(keys.collect()))
+        SweepPlan::of(&name, &Value::Object(keys.collect()))
     }
 
     /// Parses `value`, an object with the keys of a plan; errors name it `path`.
-    pub fn of(path: &str, value: &Value) -> Result<Plan, PlanError> {
+    pub fn of(path: &str, value: &Value) -> Result<SweepPlan, PlanError> {
         let at = |key: &str| PlanKey { path, key: key.to_owned() };
         let Value::Object(keys) = value else { return Err(at("plan").found(value, "a table")) };
         if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.replace('_', "-").as_str())) {
@@ -127,13 +127,13 @@ impl Plan {
             cache_size_bytes,
             jobs: jobs.clone(),
         };
-        Ok(Plan { tasks: traces.into_iter().map(task).collect() })
+        Ok(SweepPlan { tasks: traces.into_iter().map(task).collect() })
     }
 
     /// Returns the tasks of a shard.
-    pub fn shard(self, shard: Shard) -> Plan {
+    pub fn shard(self, shard: Shard) -> SweepPlan {
         let of = |(number, task)| shard.has(number).then_some(task);
-        Plan { tasks: self.tasks.into_iter().enumerate().filter_map(of).collect() }
+        SweepPlan { tasks: self.tasks.into_iter().enumerate().filter_map(of).collect() }
     }
 }
 

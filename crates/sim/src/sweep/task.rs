@@ -211,7 +211,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sweep::Plan;
+    use crate::sweep::SweepPlan;
     use crate::sweep::rows::rows;
 
     /// Two volumes; the second repeats one block.
@@ -235,7 +235,7 @@ mod tests {
             let mut plan =
                 json!({"traces": &trace, "out": out.display().to_string(), "run": {"policy": "lru", "size": "10%"}});
             plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let tasks = Plan::of("plan", &plan).unwrap().tasks;
+            let tasks = SweepPlan::of("plan", &plan).unwrap().tasks;
             assert_eq!(tasks.len(), 1);
             // As sent to another process.
             let task: Task = serde_json::from_str(&serde_json::to_string(&tasks[0]).unwrap()).unwrap();
@@ -265,7 +265,7 @@ mod tests {
         ] {
             let mut plan = json!({"traces": &trace, "out": "out", "run": {"policy": "lru", "size": "10%"}});
             plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let refused = Plan::of("plan", &plan).unwrap_err().to_string();
+            let refused = SweepPlan::of("plan", &plan).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused}");
         }
     }

@@ -8,7 +8,7 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::policy::Info;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::{Config, ConfigError, Figures, Options, Wlfc};
+use flashwise_core::wlfc::{BucketOptions, Config, ConfigError, Figures, Wlfc};
 use flashwise_device::flash::{Clock, DeviceCounters, DeviceError, Profile, UnitError};
 use flashwise_device::{ArrayModel, TierModel, tier_model_of_option};
 use flashwise_engine::wlfc as engine;
@@ -72,7 +72,7 @@ pub struct BucketSettings {
     /// RAM of WLFC_c for reads; by default [`RAM_OF_WLFC_C`].
     pub ram: Option<Ram>,
     /// Settings of the buckets; their RAM is [`ram`](Self::ram).
-    pub options: Options,
+    pub options: BucketOptions,
     /// Spare pages of B_like's SSD, as a share of the visible ones.
     pub spare: f64,
     /// Logs of B_like per page of its journal.
@@ -87,7 +87,7 @@ impl BucketSettings {
             backend: tier_model_of_option("storage-device", "hdd").expect("the profile comes with flashwise"),
             bucket_bytes: None,
             ram: None,
-            options: Options::default(),
+            options: BucketOptions::default(),
             spare: SPARE,
             journal_logs: 1,
         }

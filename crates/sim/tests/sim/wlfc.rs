@@ -4,7 +4,7 @@
 use crate::workloads::{bundled_path, random};
 use flashwise_core::cache::{Cache, Event, Kind, Request};
 use flashwise_core::filter::Caching;
-use flashwise_core::wlfc::{Config, Figures, Options, Refresh, Wlfc};
+use flashwise_core::wlfc::{BucketOptions, Config, Figures, Refresh, Wlfc};
 use flashwise_device::flash::{Clock, Profile};
 use flashwise_device::tier_model_of_option;
 use flashwise_sim::simulate::{Counting, Warmup};
@@ -303,7 +303,7 @@ fn figures_add_up_and_wlfc_erases_less_than_b_like() {
             }
             Ok::<(), BucketError>(())
         };
-        let options = Options { refresh: Refresh::Evict, ..Options::default() };
+        let options = BucketOptions { refresh: Refresh::Evict, ..BucketOptions::default() };
         let settings = BucketSettings { options, ..BucketSettings::paper() };
         let counting = Counting { warmup: Warmup::Accesses(1000), epoch: Some(60_000) };
         let (ran, _) = run_buckets(&settings, system, 1 << 30, (counting, 200_000), None, each).unwrap();

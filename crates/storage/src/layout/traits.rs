@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::flash::{FlashError, Progress};
 use crate::offline::check::Report;
 use crate::offline::detach::{DetachError, Pair};
-use crate::offline::salvage::{List, Options, Outcome};
+use crate::offline::salvage::{List, Outcome, SalvageOptions};
 use crate::volume::{Opening, VolumeConfig, VolumeError};
 
 /// A layout of a cache on its flash.
@@ -93,7 +93,7 @@ pub trait CacheLayout: Debug + Sync {
         &self,
         pair: Pair<'_>,
         superblock: (Superblock, bool),
-        options: &Options,
+        options: &SalvageOptions,
         list: List<'_>,
         reading: Progress<'_>,
         progress: &mut dyn FnMut(u64, u64),

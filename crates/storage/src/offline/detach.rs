@@ -12,7 +12,7 @@ use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
-use flashwise_core::wlfc::Options;
+use flashwise_core::wlfc::BucketOptions;
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::memory::Memory;
 use flashwise_engine::wlfc::{Engine, Settings};
@@ -145,7 +145,7 @@ pub(crate) fn destage_buckets(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(u64, Vec<u32>), DetachError> {
     let refuse = |error| DetachError::cache(flash, FlashError::Config(error));
-    let config = start::config(superblock.geometry, &Options::default(), superblock.volume_bytes);
+    let config = start::config(superblock.geometry, &BucketOptions::default(), superblock.volume_bytes);
     let (wlfc, started) = config.and_then(|config| held.start(config)).map_err(refuse)?;
     let (cache, start) = (cache_tag(superblock), superblock.attach);
     let zoned = flash.zoned().is_some();

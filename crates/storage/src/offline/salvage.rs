@@ -24,7 +24,7 @@ pub use run::salvage;
 
 /// The options of the administrator.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct SalvageOptions {
     /// True to also write back copies that may be outdated.
     pub with_uncertain: bool,
     /// True to give up blocks that were not written back.
@@ -107,7 +107,7 @@ pub type List<'a> = &'a mut dyn FnMut(&[Listed]) -> io::Result<()>;
 pub(crate) fn salvage_log(
     pair: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
-    options: &Options,
+    options: &SalvageOptions,
     list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
@@ -140,7 +140,7 @@ pub(crate) fn salvage_log(
 pub(crate) fn salvage_buckets(
     pair: Pair<'_>,
     (superblock, is_whole): (Superblock, bool),
-    options: &Options,
+    options: &SalvageOptions,
     list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
@@ -198,7 +198,7 @@ pub(crate) fn salvage_buckets(
 fn conclude(
     Pair { flash, side, .. }: Pair<'_>,
     superblock: Superblock,
-    options: &Options,
+    options: &SalvageOptions,
     list: List<'_>,
     mut outcome: Outcome,
 ) -> Result<Outcome, DetachError> {
@@ -236,7 +236,7 @@ fn all_but(end: u64, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Finds the superblock, or derives it from the backend's record. The second value is true if the end of the log is
 /// certain. For derived buckets, [`salvage_buckets`] determines that.
-fn find_superblock(pair: Pair<'_>, options: &Options) -> Result<(Superblock, bool), DetachError> {
+fn find_superblock(pair: Pair<'_>, options: &SalvageOptions) -> Result<(Superblock, bool), DetachError> {
     let Pair { flash, backend, side, pairing, .. } = pair;
     match read_superblock(flash) {
         Ok(superblock) => return Ok((superblock, true)),
@@ -316,7 +316,7 @@ fn write_back(
     flash: &dyn Disk,
     backend: &dyn Disk,
     known: Salvaged,
-    options: &Options,
+    options: &SalvageOptions,
     outcome: &mut Outcome,
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::io;
 use flashwise_core::cache::{self, Cache, Mode, Reads};
 use flashwise_core::format::{Digest, Geometry, Layout, Place, Resets, Superblock};
 use flashwise_core::quantity::Share;
-use flashwise_core::wlfc::Options;
+use flashwise_core::wlfc::BucketOptions;
 use flashwise_engine::engine::{Legacy, Settings};
 use flashwise_engine::wlfc::Engine;
 
@@ -95,7 +95,7 @@ impl CacheLayout for WlfcLayout {
         &self,
         pair: Pair<'_>,
         superblock: (Superblock, bool),
-        options: &salvage::Options,
+        options: &salvage::SalvageOptions,
         list: List<'_>,
         reading: Progress<'_>,
         progress: &mut dyn FnMut(u64, u64),
@@ -165,10 +165,11 @@ fn open(opening: &mut Opening<'_>, held: start::Held) -> Result<Engine, VolumeEr
         path: config.flash.display().to_string(),
         error: FlashError::Config(error),
     };
-    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.cache.buckets() };
+    let options =
+        BucketOptions { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.cache.buckets() };
     let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
     if let Some(zones) = options.written_max {
-        let unlimited = Options { written_max: None, ..options };
+        let unlimited = BucketOptions { written_max: None, ..options };
         let asked = start::config(superblock.geometry, &unlimited, size_bytes).map_err(refuse)?.write_queue;
         if cache.write_queue < asked {
             let found = cache.write_queue;

@@ -8,7 +8,7 @@ use flashwise_core::format::{BLOCK_BYTES, Digest, Geometry, Resets, RunEnd, Supe
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
 use flashwise_core::wlfc::scan::BucketContents;
-use flashwise_core::wlfc::{Around, Config, ConfigError, Oob, Options, Scan, State, Wlfc, recover_around};
+use flashwise_core::wlfc::{Around, BucketOptions, Config, ConfigError, Oob, Scan, State, Wlfc, recover_around};
 use flashwise_engine::wlfc::checksums::HeaderPages;
 use flashwise_engine::wlfc::{OnFlash, Started, mark, run};
 use rustc_hash::FxHashSet;
@@ -57,7 +57,7 @@ pub fn check_units(bytes: u64, zones_at_a_time: Option<u32>) -> Result<(), Strin
 }
 
 /// Returns the configuration of a cache on a flash of this geometry. All units except the first are its buckets.
-pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Result<Config, ConfigError> {
+pub fn config(geometry: Geometry, options: &BucketOptions, volume_bytes: u64) -> Result<Config, ConfigError> {
     let bucket_blocks = Config::blocks_beside_headers(geometry.unit_pages, HEADER_BLOCKS);
     let config = Config::served(geometry.log_units(), bucket_blocks, HEADER_BLOCKS, options.write_share)?;
     let zone_limit = options.written_max.map_or(u32::MAX, |most| most.saturating_sub(BESIDE_WRITE_QUEUE));

@@ -14,13 +14,13 @@ use flashwise_storage::attach::memory::MemorySide;
 use flashwise_storage::attach::stores::side_of;
 use flashwise_storage::attach::{BackendPart, BackendSide, Pairing};
 use flashwise_storage::disk::Disk;
-use flashwise_storage::disk::file::{FileDisk, Options as FileOptions};
+use flashwise_storage::disk::file::{FileDisk, Options};
 use flashwise_storage::disk::identity::{Identity, identity};
 use flashwise_storage::export::{Export, Operation, Request};
 use flashwise_storage::journal::{self, JournalOwner};
 use flashwise_storage::offline::detach::Pair;
 use flashwise_storage::offline::journal::GivenJournal;
-use flashwise_storage::offline::salvage::{Options as SalvageOptions, salvage};
+use flashwise_storage::offline::salvage::{SalvageOptions, salvage};
 use flashwise_storage::volume::{OpenDisk, Opened, Storage, Volume, VolumeConfig};
 use flashwise_testing::fake_disk::{FakeDisk, Loss};
 use flashwise_testing::random::Random;
@@ -218,7 +218,7 @@ fn a_salvage_completes_the_backend_from_its_journal_or_refuses() {
     make(config.journal.clone().unwrap(), 64 * MIB);
     start(&config).unwrap();
     put_group(config.journal.as_ref().unwrap(), &BLOCKS);
-    let disk = |path: &Path| Arc::new(FileDisk::open(path, FileOptions::default()).unwrap());
+    let disk = |path: &Path| Arc::new(FileDisk::open(path, Options::default()).unwrap());
     let [flash, backend, journal] =
         [&config.flash, &config.backend, config.journal.as_ref().unwrap()].map(|path| disk(path));
     let id = identity(&backend, None).unwrap().id;

@@ -14,7 +14,7 @@ use crate::failure::Misuse;
 
 /// A connection to a server.
 #[derive(Debug)]
-pub struct Client {
+pub struct ApiClient {
     agent: Agent,
     address: String,
     /// Start of every URI.
@@ -28,9 +28,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time for an answer to a GET. Other requests may take as long as the devices need.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
-impl Client {
+impl ApiClient {
     /// Returns a client for the server at an address.
-    pub fn of(address: &str, token: Option<String>) -> anyhow::Result<Client> {
+    pub fn of(address: &str, token: Option<String>) -> anyhow::Result<ApiClient> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -46,7 +46,7 @@ impl Client {
             }
             let agent = Agent::with_parts(config, unix::UnixConnector::new(path.into()), DefaultResolver::default());
             // An IP address needs no resolver, and the connector ignores it.
-            return Ok(Client { agent, address, base: "http://127.0.0.1".to_owned(), token });
+            return Ok(ApiClient { agent, address, base: "http://127.0.0.1".to_owned(), token });
         }
         let host = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/');
         let base = format!("http://{host}");
@@ -54,7 +54,7 @@ impl Client {
             let problem = format!("--api: found '{address}', expected HOST:PORT or unix:PATH");
             return Err(Misuse(problem).into());
         }
-        Ok(Client { agent: Agent::new_with_config(config), base, address, token })
+        Ok(ApiClient { agent: Agent::new_with_config(config), base, address, token })
     }
 
     /// Sends a GET request.

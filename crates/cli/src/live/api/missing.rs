@@ -6,11 +6,11 @@ use crate::failure::Misuse;
 
 /// A connection to a server, which cannot exist.
 #[derive(Debug)]
-pub enum Client {}
+pub enum ApiClient {}
 
-impl Client {
+impl ApiClient {
     /// Refuses.
-    pub fn of(address: &str, _: Option<String>) -> anyhow::Result<Client> {
+    pub fn of(address: &str, _: Option<String>) -> anyhow::Result<ApiClient> {
         let problem = "this flashwise was built without HTTP; use one built with the feature http";
         Err(Misuse(format!("--api: cannot connect to {address}: {problem}")).into())
     }

@@ -30,22 +30,22 @@ pub struct Request {
 }
 
 /// Requests without end, 70 % of them reads, with blocks from a Zipf distribution.
-pub struct Load {
+pub struct ZipfLoad {
     random: Xoshiro256PlusPlus,
     ranks: Zipf<f64>,
     blocks: u64,
 }
 
-impl Load {
+impl ZipfLoad {
     /// A load on a volume of `bytes`.
-    pub fn on(bytes: u64) -> anyhow::Result<Load> {
+    pub fn on(bytes: u64) -> anyhow::Result<ZipfLoad> {
         let blocks = bytes / BLOCK_BYTES;
         let ranks = Zipf::new(blocks as f64, 0.9).context("the demo's load")?;
-        Ok(Load { random: Xoshiro256PlusPlus::seed_from_u64(SEED), ranks, blocks })
+        Ok(ZipfLoad { random: Xoshiro256PlusPlus::seed_from_u64(SEED), ranks, blocks })
     }
 }
 
-impl Iterator for Load {
+impl Iterator for ZipfLoad {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
@@ -57,14 +57,14 @@ impl Iterator for Load {
 }
 
 /// A minimal NBD client. Source: the NBD protocol, fixed newstyle negotiation, NBD_OPT_EXPORT_NAME.
-pub struct Client {
+pub struct DemoClient {
     socket: UnixStream,
     data: Vec<u8>,
 }
 
-impl Client {
+impl DemoClient {
     /// Opens an export.
-    pub fn open(socket: &Path, export: &str) -> anyhow::Result<Client> {
+    pub fn open(socket: &Path, export: &str) -> anyhow::Result<DemoClient> {
         let mut socket = UnixStream::connect(socket)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut greeting = [0; 18];
@@ -77,7 +77,7 @@ impl Client {
         hello.extend(export.as_bytes());
         socket.write_all(&hello)?;
         socket.read_exact(&mut [0; 10])?;
-        Ok(Client { socket, data: vec![0; BLOCK_BYTES as usize] })
+        Ok(DemoClient { socket, data: vec![0; BLOCK_BYTES as usize] })
     }
 
     /// Sends a request. Its answer must be received before the next request.

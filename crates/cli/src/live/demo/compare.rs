@@ -13,7 +13,7 @@ use flashwise_storage::status::{Comparison, VolumeStatus};
 use flashwise_storage::volume::Volume;
 use serde_json::Value;
 
-use super::client::{Client, Load};
+use super::client::{DemoClient, ZipfLoad};
 use super::{DemoFolder, GRACE};
 use crate::fit;
 use crate::live::api::ApiOptions;
@@ -60,7 +60,7 @@ pub fn run(place: &DemoFolder, policy: &str, time: Duration, ending: &AtomicBool
 fn compare(
     place: &DemoFolder,
     server: &Server,
-    api: &crate::live::api::Client,
+    api: &crate::live::api::ApiClient,
     policy: &str,
     time: Duration,
     ending: &AtomicBool,
@@ -106,12 +106,12 @@ const NEXT: [&str; 4] = [
 
 /// Sends each request to both volumes, and the next one when both have answered.
 fn load(place: &DemoFolder, volumes: [&Arc<Volume>; 2], time: Duration, ending: &AtomicBool) -> anyhow::Result<()> {
-    let open = |name| Client::open(&place.socket(), name).context("the demo's client");
+    let open = |name| DemoClient::open(&place.socket(), name).context("the demo's client");
     let mut clients = [open(CACHED)?, open(UNCACHED)?];
     let bar = Bar::seconds("demo".to_owned(), time.as_secs());
     let begun = Instant::now();
     let mut shown = begun;
-    for request in Load::on(BACKEND_MIB << 20)? {
+    for request in ZipfLoad::on(BACKEND_MIB << 20)? {
         let now = Instant::now();
         if now - begun >= time || ending.load(Ordering::Relaxed) {
             break;

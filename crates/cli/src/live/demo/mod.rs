@@ -22,7 +22,7 @@ use crate::fit;
 use crate::live::api::ApiOptions;
 use crate::live::status::Status;
 use crate::progress::Bar;
-use client::{Client, Load};
+use client::{DemoClient, ZipfLoad};
 
 /// Try a cache on temporary files, with a load and its results
 ///
@@ -94,10 +94,10 @@ impl Demo {
 
     /// Sends requests one after another until all are done or `ending` is set. Returns their number.
     fn load(&self, socket: &Path, ending: &AtomicBool) -> anyhow::Result<u64> {
-        let mut client = Client::open(socket, "demo").context("the demo's client")?;
+        let mut client = DemoClient::open(socket, "demo").context("the demo's client")?;
         let bar = Bar::requests("demo".to_owned(), self.requests);
         let mut done = 0;
-        for request in Load::on(BACKEND_BYTES)? {
+        for request in ZipfLoad::on(BACKEND_BYTES)? {
             if done == self.requests || ending.load(Ordering::Relaxed) {
                 break;
             }

@@ -7,7 +7,7 @@ use crate::filter::Filter;
 use crate::format::{Geometry, Layout};
 use crate::options::{Given, Kind, Parameter};
 use crate::tiers::Array;
-use crate::wlfc::Options;
+use crate::wlfc::BucketOptions;
 
 /// One setting of a cache.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) enum Destination {
     /// The I/O filter.
     Filter(fn(&mut Filter, Value)),
     /// The options of a cache of buckets.
-    Buckets(fn(&mut Options, Value)),
+    Buckets(fn(&mut BucketOptions, Value)),
 }
 
 /// The devices on both sides of a cache.

@@ -96,32 +96,27 @@ fn no_file_has_more_than_600_lines() {
 fn no_name_has_more_than_three_types() {
     const TYPES_MAX: usize = 3;
     /// Names above this limit. The numbers may only fall.
-    const TO_BE_MENDED: [(&str, usize); 27] = [
+    const TO_BE_MENDED: [(&str, usize); 22] = [
         ("About", 4),
         ("Answer", 4),
-        ("Asked", 6),
         ("Budget", 5),
-        ("Client", 6),
         ("Entry", 5),
         ("Header", 4),
         ("Info", 4),
         ("Kept", 4),
         ("Kind", 5),
         ("Limits", 4),
-        ("Load", 4),
         ("Log", 4),
         ("Operation", 4),
-        ("Options", 6),
         ("Origin", 4),
         ("Places", 5),
-        ("Plan", 7),
         ("Regions", 4),
         ("Request", 4),
         ("Run", 4),
         ("Settings", 4),
         ("State", 4),
         ("Step", 5),
-        ("Table", 5),
+        ("Table", 4),
         ("Use", 4),
         ("Workload", 4),
     ];

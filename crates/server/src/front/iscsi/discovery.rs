@@ -8,7 +8,7 @@ use super::text::{Malformed, put};
 pub const PORTAL_GROUP: &str = "1";
 
 /// The data for a reply to SendTargets.
-pub struct Asked<'a> {
+pub struct SendTargets<'a> {
     /// Names of the visible exports.
     pub exports: &'a [String],
     /// Addresses to connect to, as `HOST:PORT`.
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
 /// Replies to a text request.
 pub fn answer(
     pairs: &[(&str, &str)],
-    asked: &Asked<'_>,
+    asked: &SendTargets<'_>,
     parameters: &mut Parameters,
     reply: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
@@ -38,7 +38,7 @@ pub fn answer(
     Ok(())
 }
 
-fn send_targets(whose: &str, asked: &Asked<'_>, reply: &mut Vec<u8>) {
+fn send_targets(whose: &str, asked: &SendTargets<'_>, reply: &mut Vec<u8>) {
     let is_asked = |export: &str| match whose {
         "All" => asked.own.is_none(),
         "" => asked.own == Some(export),
@@ -59,7 +59,7 @@ mod tests {
     fn targets(whose: &str, own: Option<&str>) -> String {
         let exports = ["a".to_owned(), "b".to_owned(), "Not One".to_owned()];
         let portals = ["127.0.0.1:3260".to_owned(), "[::1]:3261".to_owned()];
-        let asked = Asked { exports: &exports, portals: &portals, own };
+        let asked = SendTargets { exports: &exports, portals: &portals, own };
         let mut reply = Vec::new();
         answer(&[("SendTargets", whose)], &asked, &mut Parameters::default(), &mut reply).unwrap();
         String::from_utf8(reply).unwrap()

@@ -22,7 +22,7 @@ use std::task::Waker;
 
 use flashwise_storage::export::{Exports, Guest};
 
-use super::discovery::{self, Asked};
+use super::discovery::{self, SendTargets};
 use super::login::{Agreed, Purpose};
 use super::negotiation::Parameters;
 use super::pdu::{self, CONTINUES, FINAL, Header, NO_TAG, reject, request, response};
@@ -407,7 +407,7 @@ impl<'a> Session<'a> {
         let text = std::mem::take(&mut self.text);
         let mut names = self.exports.names();
         names.retain(|name| self.may_open(name));
-        let asked = Asked { exports: &names, portals: self.portals, own: self.own.as_deref() };
+        let asked = SendTargets { exports: &names, portals: self.portals, own: self.own.as_deref() };
         let answered =
             text::parse(&text).and_then(|pairs| discovery::answer(&pairs, &asked, &mut self.parameters, &mut reply));
         if answered.is_err() {

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, Asked, ErrorBody, Failure, Routed, asked};
+use super::{Answer, ChangeRequest, ErrorBody, Failure, Routed, asked};
 use crate::manage::clock::seconds;
 use crate::manage::history::{Event, Severity};
 use crate::manage::notify::AlertStatus;
@@ -102,7 +102,7 @@ pub(super) async fn alerts(State(routed): State<Routed>) -> Json<AlertStatus> {
         (status = 409, description = "Alerts go nowhere", body = ErrorBody),
     )
 )]
-pub(super) async fn test(Asked { live, .. }: Asked) -> Answer<Json<AlertStatus>> {
+pub(super) async fn test(ChangeRequest { live, .. }: ChangeRequest) -> Answer<Json<AlertStatus>> {
     let notifier = std::sync::Arc::clone(&live.live.notifier);
     let status = notifier.status();
     if status.webhook.is_none() && status.mail.is_none() {

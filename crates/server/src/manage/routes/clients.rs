@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, Server, blocking, grouped, json, named};
+use super::{Answer, ChangeRequest, ErrorBody, IfMatch, Name, Routed, Server, blocking, grouped, json, named};
 use crate::front::Assigned;
 use crate::manage::clients::{Clients, IscsiStatus, NewAssignment, OpenClient};
 use crate::manage::plan::DryRun;
@@ -37,7 +37,7 @@ pub(super) async fn all_clients(State(server): Server) -> Answer<Json<Vec<OpenCl
     responses((status = 204, description = "It has ended"))
 )]
 pub(super) async fn disconnect(
-    Asked { server, live, dry, .. }: Asked,
+    ChangeRequest { server, live, dry, .. }: ChangeRequest,
     number: Result<axum::extract::Path<u64>, axum::extract::rejection::PathRejection>,
 ) -> Answer<Response> {
     let number = named(number)?;
@@ -72,7 +72,7 @@ fn tagged(status: IscsiStatus) -> Response {
 
 /// Assigns an export, or describes the effect, if all assignments still have the tag of the request.
 async fn change(
-    Asked { server, live, changing, dry, wanted }: Asked,
+    ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest,
     (export, assigned): (String, Option<Vec<Assigned>>),
 ) -> Answer<Response> {
     let work = move |server: &dyn Managed| {
@@ -103,7 +103,7 @@ async fn change(
             certificates", body = ErrorBody),
     )
 )]
-pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Response> {
+pub(super) async fn assign(asked: ChangeRequest, name: Name, body: Bytes) -> Answer<Response> {
     let NewAssignment { assigned } = json(&body)?;
     change(asked, (named(name)?, Some(assigned))).await
 }
@@ -119,7 +119,7 @@ pub(super) async fn assign(asked: Asked, name: Name, body: Bytes) -> Answer<Resp
             certificates", body = ErrorBody),
     )
 )]
-pub(super) async fn assign_as_configured(asked: Asked, name: Name) -> Answer<Response> {
+pub(super) async fn assign_as_configured(asked: ChangeRequest, name: Name) -> Answer<Response> {
     change(asked, (named(name)?, None)).await
 }
 

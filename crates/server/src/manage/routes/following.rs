@@ -24,7 +24,7 @@ use utoipa_axum::routes;
 use super::entrance::WRONG_TOKEN_PAUSE;
 use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, grouped, named};
 use crate::limits::{Limit, Limits};
-use crate::manage::guard::{Client, Guard, Peer};
+use crate::manage::guard::{Caller, Guard, Peer};
 use crate::manage::history::{Event, Past, Query};
 use crate::manage::live::Live;
 use crate::manage::places::{Answering, ConnectionPlace};
@@ -159,7 +159,7 @@ fn no_random(error: io::Error) -> Failure {
         (status = 500, description = "The server cannot listen on loopback", body = ErrorBody),
     )
 )]
-pub async fn page_address(State(page): State<Page>, Extension(client): Extension<Client>) -> Answer<Json<PageAddress>> {
+pub async fn page_address(State(page): State<Page>, Extension(client): Extension<Caller>) -> Answer<Json<PageAddress>> {
     let port = page.loopback.port().await.map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the page cannot listen on loopback: {error}"))
     })?;

@@ -15,8 +15,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    Answer, Asked, Deleting, Deletion, ErrorBody, IfMatch, Routed, Server, bad, blocking, check_confirmed, grouped,
-    json, named,
+    Answer, ChangeRequest, Deleting, Deletion, ErrorBody, IfMatch, Routed, Server, bad, blocking, check_confirmed,
+    grouped, json, named,
 };
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{DiskWiped, ManageError, Managed, NewPool, Pools, tag};
@@ -74,7 +74,10 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
         (status = 500, description = "It failed, and the disks are blank", body = ErrorBody),
     )
 )]
-pub(super) async fn make_pool(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
+pub(super) async fn make_pool(
+    ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest,
+    body: Bytes,
+) -> Answer<Response> {
     let new: NewPool = json(&body)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -117,7 +120,7 @@ pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answ
 )]
 pub(super) async fn delete_pool(deleting: Deleting, name: Names<String>) -> Answer<Response> {
     let name = named(name)?;
-    let Asked { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this deletes a pool")?;
+    let ChangeRequest { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this deletes a pool")?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         let pools = pools(server)?;
@@ -173,7 +176,7 @@ fn plan_response(plan: Plan, tag: Option<String>) -> Response {
 
 /// Changes a pool, or describes the effect, if the pool still has the tag of the request.
 async fn change_pool(
-    Asked { server, live, changing, dry, wanted }: Asked,
+    ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest,
     (name, change): (String, PoolChange),
 ) -> Answer<Changed> {
     let work = move |server: &dyn Managed| {
@@ -226,7 +229,10 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
         (status = 412, description = "The disk was replaced", body = ErrorBody),
     )
 )]
-pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Asked, body: Bytes) -> Answer<Response> {
+pub(super) async fn wipe_disk(
+    ChangeRequest { server, live, changing, dry, wanted }: ChangeRequest,
+    body: Bytes,
+) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(&body)?;
     check_confirmed(dry, confirm.as_deref(), &path, "a wipe loses the data on a disk")?;
     let work = move |server: &dyn Managed| {
@@ -257,7 +263,7 @@ pub(super) async fn wipe_disk(Asked { server, live, changing, dry, wanted }: Ask
         (status = 409, description = "The disk is not free, or it cannot be done now", body = ErrorBody),
     )
 )]
-pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
+pub(super) async fn add_disk(asked: ChangeRequest, name: Names<String>, body: Bytes) -> Answer<Response> {
     let change = (named(name)?, PoolChange::AddDisk(json(&body)?));
     answer(change_pool(asked, change).await?, StatusCode::CREATED, whole)
 }
@@ -272,7 +278,7 @@ pub(super) async fn add_disk(asked: Asked, name: Names<String>, body: Bytes) -> 
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
+pub(super) async fn remove_disk(asked: ChangeRequest, of: Names<(String, u32)>) -> Answer<Response> {
     let (name, number) = named(of)?;
     let change = (name, PoolChange::RemoveDisk(number));
     answer(change_pool(asked, change).await?, StatusCode::ACCEPTED, whole)
@@ -288,7 +294,7 @@ pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answe
         (status = 409, description = "It is not being emptied", body = ErrorBody),
     )
 )]
-pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
+pub(super) async fn keep_disk(asked: ChangeRequest, of: Names<(String, u32)>) -> Answer<Response> {
     let (name, number) = named(of)?;
     answer(change_pool(asked, (name, PoolChange::KeepDisk(number))).await?, StatusCode::OK, whole)
 }
@@ -304,7 +310,7 @@ pub(super) async fn keep_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<
         (status = 409, description = "The disk is present, or the path is wrong", body = ErrorBody),
     )
 )]
-pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: Bytes) -> Answer<Response> {
+pub(super) async fn give_up_disk(asked: ChangeRequest, of: Names<(String, u32)>, body: Bytes) -> Answer<Response> {
     let (name, number) = named(of)?;
     let change = (name, PoolChange::GiveUpDisk(number, json(&body)?));
     answer(change_pool(asked, change).await?, StatusCode::OK, whole)
@@ -321,7 +327,7 @@ pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, body: B
         (status = 409, description = "The name is taken, or there is no space", body = ErrorBody),
     )
 )]
-pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body: Bytes) -> Answer<Response> {
+pub(super) async fn create_logical_disk(asked: ChangeRequest, name: Names<String>, body: Bytes) -> Answer<Response> {
     let new: NewLogical = json(&body)?;
     let made = new.name.clone();
     let change = (named(name)?, PoolChange::Create(new));
@@ -339,7 +345,11 @@ pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, body:
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-pub(super) async fn change_logical_disk(asked: Asked, of: Names<(String, String)>, body: Bytes) -> Answer<Response> {
+pub(super) async fn change_logical_disk(
+    asked: ChangeRequest,
+    of: Names<(String, String)>,
+    body: Bytes,
+) -> Answer<Response> {
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(&body)?;
     if change.is_empty() {

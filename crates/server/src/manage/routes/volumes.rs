@@ -8,7 +8,7 @@ use flashwise_storage::status::VolumeStatus;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Answer, Asked, Deleting, Deletion, ErrorBody, IfMatch, Name, Routed, blocking, json, named};
+use super::{Answer, ChangeRequest, Deleting, Deletion, ErrorBody, IfMatch, Name, Routed, blocking, json, named};
 use crate::manage::plan::DryRun;
 use crate::manage::{Managed, NewVolume, tag};
 
@@ -24,7 +24,10 @@ use crate::manage::{Managed, NewVolume, tag};
         (status = 500, description = "It failed", body = ErrorBody),
     )
 )]
-pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked, body: Bytes) -> Answer<Response> {
+pub(super) async fn make_volume(
+    ChangeRequest { server, live, changing, dry, .. }: ChangeRequest,
+    body: Bytes,
+) -> Answer<Response> {
     let new: NewVolume = json(&body)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -55,7 +58,7 @@ pub(super) async fn make_volume(Asked { server, live, changing, dry, .. }: Asked
 )]
 pub(super) async fn delete_volume(deleting: Deleting, name: Name) -> Answer<Response> {
     let name = named(name)?;
-    let Asked { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this removes a volume")?;
+    let ChangeRequest { server, live, changing, dry, wanted } = deleting.confirmed(&name, "this removes a volume")?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
         // One that is not served has no settings that could have been seen.

@@ -15,7 +15,7 @@ use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
-use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
+use flashwise_server::manage::{Address, Api, ApiError, ApiOptions, Tokens, encode_metrics, metric_names, openapi};
 use flashwise_storage::status::{
     BackendStatus, RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus, WriteBudgetStatus,
 };
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 pub fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
     let fake = Arc::new(Fake::default());
     let tokens = Tokens { change: token.map(str::to_owned), read: token.map(|_| "peep-peep-peep-peep".to_owned()) };
-    let options = Options { tokens, ..Options::default() };
+    let options = ApiOptions { tokens, ..ApiOptions::default() };
     let api = Api::start(&address.parse().unwrap(), options, Arc::clone(&fake) as _)?;
     Ok((api, fake))
 }

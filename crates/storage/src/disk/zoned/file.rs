@@ -14,14 +14,14 @@ use crate::time::Mutex;
 
 use super::super::Disk;
 use super::super::file::{Allocation, FileDisk, Options};
-use super::table::{Plan, ReadTable, Table};
+use super::table::{NewTable, ReadTable, ZoneTable};
 use super::zoning::Zoning;
 use super::{Condition, Limits, Zone, ZonedDevice};
 /// An open file with zones.
 #[derive(Debug)]
 pub struct ZoneFile {
     disk: FileDisk,
-    table: Table,
+    table: ZoneTable,
     /// Notes of the file, and about damage in its table.
     notes: Vec<String>,
     zones: Mutex<Vec<Zone>>,
@@ -31,9 +31,9 @@ pub struct ZoneFile {
 impl ZoneFile {
     /// Creates a file with as many zones as fit into `size` bytes. Removes the file on failure.
     pub fn create(path: &Path, size: u64, zoning: Zoning, options: Options) -> io::Result<ZoneFile> {
-        let plan = Plan::new(size, zoning);
+        let plan = NewTable::new(size, zoning);
         let disk = FileDisk::create(path, plan.file_bytes(), Allocation::Full, options)?;
-        let table = File::options().write(true).open(path).and_then(|file| Table::create(file, plan));
+        let table = File::options().write(true).open(path).and_then(|file| ZoneTable::create(file, plan));
         let opened = table.and_then(|()| ZoneFile::open(disk));
         if opened.is_err() {
             // The first error is reported.
@@ -46,7 +46,7 @@ impl ZoneFile {
     pub(super) fn open(disk: FileDisk) -> io::Result<ZoneFile> {
         let can_write = !disk.is_read_only();
         let file = File::options().read(true).write(can_write).open(disk.path())?;
-        let ReadTable { table, mut zones, note } = Table::open(file, disk.size(), can_write)
+        let ReadTable { table, mut zones, note } = ZoneTable::open(file, disk.size(), can_write)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", disk.path().display())))?;
         for zone in zones.iter_mut().filter(|zone| zone.condition == Condition::Open) {
             zone.condition = Condition::Closed;

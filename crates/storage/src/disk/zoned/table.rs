@@ -126,11 +126,11 @@ pub(super) fn is_at(path: &Path) -> bool {
 
 /// The layout of a new file with as many zones as fit into `size` bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan(TableDescription);
+pub(super) struct NewTable(TableDescription);
 
-impl Plan {
-    pub fn new(size: u64, zoning: Zoning) -> Plan {
-        Plan(TableDescription { zones: (size / zoning.size).min(u32::MAX.into()) as u32, zoning, copies: 2 })
+impl NewTable {
+    pub fn new(size: u64, zoning: Zoning) -> NewTable {
+        NewTable(TableDescription { zones: (size / zoning.size).min(u32::MAX.into()) as u32, zoning, copies: 2 })
     }
 
     pub fn file_bytes(&self) -> u64 {
@@ -140,7 +140,7 @@ impl Plan {
 
 /// The table of an open file.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ZoneTable {
     /// Uses the page cache.
     file: File,
     description: TableDescription,
@@ -148,16 +148,16 @@ pub(super) struct Table {
 
 /// A table that was read.
 pub(super) struct ReadTable {
-    pub table: Table,
+    pub table: ZoneTable,
     pub zones: Vec<Zone>,
     /// A note for users about damage that was repaired.
     pub note: Option<String>,
 }
 
-impl Table {
+impl ZoneTable {
     /// Writes the description of a new file, durably. All zones are empty.
-    pub fn create(file: File, plan: Plan) -> io::Result<()> {
-        let table = Table { file, description: plan.0 };
+    pub fn create(file: File, plan: NewTable) -> io::Result<()> {
+        let table = ZoneTable { file, description: plan.0 };
         table.write_all(&vec![Zone { condition: Condition::Empty, written: 0 }; plan.0.zones as usize])
     }
 
@@ -190,7 +190,7 @@ impl Table {
             let expected = description.file_bytes();
             return Err(wrong(format!("its zones take {expected} bytes, and the file has {bytes}")));
         }
-        let table = Table { file, description };
+        let table = ZoneTable { file, description };
         let read = |copy| {
             let mut entries = vec![0; description.table_bytes() as usize];
             table.file.read_exact_at(&mut entries, description.table(copy))?;
@@ -272,11 +272,11 @@ mod tests {
 
     /// Creates a file with a table of empty zones. Returns it with its final size.
     fn made(directory: &tempfile::TempDir) -> (File, u64) {
-        let plan = Plan::new(u64::from(ZONES) * ZONING.size, ZONING);
+        let plan = NewTable::new(u64::from(ZONES) * ZONING.size, ZONING);
         let path = directory.path().join("zones");
         let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         open().set_len(plan.file_bytes()).unwrap();
-        Table::create(open(), plan).unwrap();
+        ZoneTable::create(open(), plan).unwrap();
         (open(), plan.file_bytes())
     }
 
@@ -284,7 +284,7 @@ mod tests {
     fn a_damaged_page_is_read_from_its_copy_and_two_are_refused_in_words() {
         let directory = tempfile::tempdir().unwrap();
         let (file, bytes) = made(&directory);
-        let open = |mend| Table::open(file.try_clone().unwrap(), bytes, mend);
+        let open = |mend| ZoneTable::open(file.try_clone().unwrap(), bytes, mend);
         let found = open(false).unwrap();
         assert_eq!((found.zones.len(), found.note), (ZONES as usize, None));
         for number in 0..ZONES {
@@ -335,7 +335,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         assert!(is_at(&path));
         let open =
-            || Table::open(File::options().read(true).write(true).open(&path).unwrap(), bytes.len() as u64, true);
+            || ZoneTable::open(File::options().read(true).write(true).open(&path).unwrap(), bytes.len() as u64, true);
         let ReadTable { table, zones, note } = open().unwrap();
         let empty = Zone { condition: Condition::Empty, written: 0 };
         let full = Zone { condition: Condition::Full, written: 98304 };

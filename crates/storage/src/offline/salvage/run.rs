@@ -2,7 +2,7 @@
 
 use flashwise_core::format::State;
 
-use super::{List, Options, Outcome, find_superblock};
+use super::{List, Outcome, SalvageOptions, find_superblock};
 use crate::attach::{Attachment, RecordedJournal, paired};
 use crate::flash::Progress;
 use crate::layout::layout_of;
@@ -13,7 +13,7 @@ use crate::offline::detach::{DetachError, Pair, check_size};
 /// number of blocks written back and their total.
 pub fn salvage(
     pair: Pair<'_>,
-    options: &Options,
+    options: &SalvageOptions,
     list: List<'_>,
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),

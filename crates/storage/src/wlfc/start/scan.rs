@@ -9,7 +9,7 @@ use crate::time::{self, Mutex};
 use flashwise_core::format::{BLOCK_BYTES, Difference, Resets, State as CacheState, Superblock};
 use flashwise_core::wlfc::durable::Durable;
 use flashwise_core::wlfc::scan::{BucketContents, Buckets, ScanError, Walk, confront, end_of, judge, walk};
-use flashwise_core::wlfc::{Options, Scan};
+use flashwise_core::wlfc::{BucketOptions, Scan};
 use flashwise_engine::memory::Memory;
 
 use super::{Held, config, run};
@@ -166,7 +166,7 @@ fn scan_with(
 ) -> Result<Held, FlashError> {
     let geometry = superblock.geometry;
     flash.zoned().into_iter().for_each(ZonedFlash::write_many);
-    let config = config(geometry, &Options::default(), superblock.volume_bytes).map_err(FlashError::Config)?;
+    let config = config(geometry, &BucketOptions::default(), superblock.volume_bytes).map_err(FlashError::Config)?;
     let buckets = FlashBuckets { flash, unit_pages: geometry.unit_pages, resets: superblock.resets };
     let (count, cache) = (geometry.log_units(), cache_tag(superblock));
     let read = AtomicU64::new(0);

@@ -14,7 +14,7 @@ use flashwise_engine::engine::FLASH;
 use flashwise_storage::export::Operation;
 use flashwise_storage::flash::{cache_tag, read_superblock};
 use flashwise_storage::offline::check::{Severity, check};
-use flashwise_storage::offline::salvage::Options;
+use flashwise_storage::offline::salvage::SalvageOptions;
 use flashwise_storage::wlfc::start;
 use flashwise_testing::fake_disk::{CORRUPTIONS, Corruption, FakeDisk};
 use flashwise_testing::random::Random;
@@ -246,7 +246,7 @@ impl Left {
         if holds != Holds::Superblock && !damage.any(|finding| is_named(&finding.text)) {
             return Err(format!("an examination does not find it: {:?}", report.findings));
         }
-        match salvage::run(devices, &Options::default()) {
+        match salvage::run(devices, &SalvageOptions::default()) {
             Ok(salvaged) => {
                 salvage::verify(devices, &self.model, &salvaged).map_err(|error| format!("salvaged: {error}"))
             }

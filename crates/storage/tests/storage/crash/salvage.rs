@@ -11,7 +11,7 @@ use flashwise_storage::disk::Disk;
 use flashwise_storage::export::Operation;
 use flashwise_storage::offline::detach::{DetachError, Pair};
 use flashwise_storage::offline::journal::GivenJournal;
-use flashwise_storage::offline::salvage::{Options, Outcome as Salvaged, Reason, salvage};
+use flashwise_storage::offline::salvage::{Outcome as Salvaged, Reason, SalvageOptions, salvage};
 use flashwise_testing::fake_disk::Loss;
 use flashwise_testing::random::Random;
 use flashwise_testing::setting;
@@ -61,7 +61,7 @@ fn pairing() -> Pairing {
     Pairing { backend: [9; 16], is_identified: false, discards: false }
 }
 
-pub fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
+pub fn run(devices: &Devices, options: &SalvageOptions) -> Result<Salvaged, DetachError> {
     let [flash, backend, journal] = &devices.disks;
     let journal = GivenJournal::Disk(journal);
     let pair = Pair { flash, backend, journal, side: &devices.side(), pairing: &pairing() };
@@ -97,7 +97,7 @@ fn no_kind_of_damage_to_one_page_brings_older_data_unlisted() {
                     let devices = devices.fork();
                     do_damage(&devices, page, damage, random);
                     let row = table.entry((holds, damage)).or_default();
-                    match run(&devices, &Options::default()) {
+                    match run(&devices, &SalvageOptions::default()) {
                         Ok(salvaged) => {
                             verify(&devices, &model, &salvaged).unwrap_or_else(|error| {
                                 panic!(
@@ -140,7 +140,8 @@ fn random_damage_after_an_orderly_end_brings_no_older_data_unlisted() {
                 })
                 .collect();
             let with_uncertain = random.chance(2);
-            let options = Options { with_uncertain, geometry: Some(setup.geometry), ..Options::default() };
+            let options =
+                SalvageOptions { with_uncertain, geometry: Some(setup.geometry), ..SalvageOptions::default() };
             match run(&devices, &options) {
                 Ok(salvaged) => {
                     verify(&devices, &model, &salvaged)
@@ -179,7 +180,7 @@ fn an_older_copy_before_a_gap_is_not_written_over_the_backend_unless_it_is_asked
             }
             let before: Vec<_> = (0..model.blocks()).map(|block| devices.disks[BACKEND].page(block)).collect();
             let forked = devices.fork();
-            let Ok(salvaged) = run(&forked, &Options::default()) else { continue };
+            let Ok(salvaged) = run(&forked, &SalvageOptions::default()) else { continue };
             if salvaged.blocks(Reason::Uncertain) == 0 {
                 continue;
             }
@@ -192,11 +193,11 @@ fn an_older_copy_before_a_gap_is_not_written_over_the_backend_unless_it_is_asked
                 }
             }
             // A second salvage with the operator's word, of what the first has left.
-            let again = run(&forked, &Options { with_uncertain: true, ..Options::default() }).unwrap();
+            let again = run(&forked, &SalvageOptions { with_uncertain: true, ..SalvageOptions::default() }).unwrap();
             assert!(again.listed.iter().any(|listed| listed.written_back) && !again.detached);
             written += again.uncertain_blocks_written;
             verify(&forked, &model, &again).unwrap();
-            let given_up = run(&forked, &Options { discard_rest: true, ..Options::default() }).unwrap();
+            let given_up = run(&forked, &SalvageOptions { discard_rest: true, ..SalvageOptions::default() }).unwrap();
             assert!(given_up.detached);
             let attached = forked.attach(&setup, false).unwrap();
             assert!(attached.formatted, "what was given up does not come back");
@@ -214,7 +215,8 @@ fn a_salvage_that_is_interrupted_can_be_repeated() {
         let random = &mut Random(seed);
         let all = pages(&setup, &devices);
         (0..2).for_each(|_| do_damage(&devices, random.pick(&all[2..]).0, random.pick(&DAMAGES), random));
-        let options = Options { discard_rest: seed % 2 == 0, geometry: Some(setup.geometry), ..Options::default() };
+        let options =
+            SalvageOptions { discard_rest: seed % 2 == 0, geometry: Some(setup.geometry), ..SalvageOptions::default() };
         let mut lives = 0;
         loop {
             let devices = devices.fork();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use flashwise_core::cache::{Cache, Event};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::journal::Journal;
-use flashwise_core::wlfc::Options;
+use flashwise_core::wlfc::BucketOptions;
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
 use flashwise_engine::engine::FLASH;
 use flashwise_engine::wlfc::{Engine, Settings};
@@ -72,7 +72,8 @@ impl Setup {
         let geometry = Geometry { units: 11 + random.below(6) as u32, unit_pages: random.pick(&[16, 16, 24, 40]) };
         let buckets = u64::from(geometry.log_units());
         let volume_blocks = 30 + random.below(60);
-        let options = Options { refresh: random.pick(&[Refresh::Read, Refresh::Evict]), ..Options::default() };
+        let options =
+            BucketOptions { refresh: random.pick(&[Refresh::Read, Refresh::Evict]), ..BucketOptions::default() };
         let config = start::config(geometry, &options, volume_blocks * BLOCK_BYTES as u64).unwrap();
         let zoned = random.chance(2);
         let write_queue = 1 + random.below(buckets / 2 - 1) as u32;

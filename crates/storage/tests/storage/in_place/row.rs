@@ -12,7 +12,7 @@ use flashwise_storage::flash::{FlashError, Progress, cache_tag};
 use flashwise_storage::layout::{CacheLayout, End, Held};
 use flashwise_storage::offline::check::Report;
 use flashwise_storage::offline::detach::{DetachError, Pair};
-use flashwise_storage::offline::salvage::{List, Options, Outcome};
+use flashwise_storage::offline::salvage::{List, Outcome, SalvageOptions};
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Opening, VolumeError};
 
@@ -99,7 +99,7 @@ impl CacheLayout for InPlaceLayout {
         &self,
         _pair: Pair<'_>,
         _superblock: (Superblock, bool),
-        _options: &Options,
+        _options: &SalvageOptions,
         _list: List<'_>,
         _reading: Progress<'_>,
         _progress: &mut dyn FnMut(u64, u64),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_core::wlfc::Options;
+use flashwise_core::wlfc::BucketOptions;
 use flashwise_core::wlfc::Refresh;
 use flashwise_engine::engine::{BACKEND, FLASH};
 use flashwise_storage::disk::Operation as DiskOperation;
@@ -90,10 +90,10 @@ fn flush(world: &mut World, model: &mut Model) -> Result<bool, String> {
 
 fn run(seed: u64, dies: bool) -> Result<[u32; 3], String> {
     let random = &mut Random(seed);
-    let options = Options {
+    let options = BucketOptions {
         ram_bytes: if seed.is_multiple_of(2) { 0 } else { 20 * BLOCK_BYTES as u64 },
         refresh: if seed.is_multiple_of(3) { Refresh::Evict } else { Refresh::Read },
-        ..Options::default()
+        ..BucketOptions::default()
     };
     let mut world = World::with(124, options);
     // Of a small seed the first numbers are small.

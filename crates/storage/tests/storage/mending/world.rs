@@ -2,7 +2,7 @@
 
 use flashwise_core::cache::Cache;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, Resets, Superblock};
-use flashwise_core::wlfc::Options;
+use flashwise_core::wlfc::BucketOptions;
 use flashwise_engine::engine::{BACKEND, FLASH, Output};
 use flashwise_engine::wlfc::{Engine, Settings};
 use flashwise_storage::attach::Attachment;
@@ -30,7 +30,7 @@ pub struct World {
     pub disks: [MemoryDisk; 2],
     pub attachment: Attachment,
     pub engine: Engine,
-    options: Options,
+    options: BucketOptions,
     pub output: Output,
     pub failing: Vec<Failing>,
     /// True if everything works again after a second.
@@ -117,11 +117,11 @@ impl World {
 
     /// Before a backend of so many blocks.
     pub fn before(blocks: usize) -> World {
-        World::with(blocks, Options::default())
+        World::with(blocks, BucketOptions::default())
     }
 
     /// As [`before`](Self::before), a cache of its own kind.
-    pub fn with(blocks: usize, options: Options) -> World {
+    pub fn with(blocks: usize, options: BucketOptions) -> World {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, (blocks * BLOCK_BYTES) as u64);
@@ -132,10 +132,10 @@ impl World {
     }
 
     pub fn open(disks: [MemoryDisk; 2], run: u64) -> Result<World, FlashError> {
-        World::open_with(disks, run, Options::default())
+        World::open_with(disks, run, BucketOptions::default())
     }
 
-    fn open_with(disks: [MemoryDisk; 2], run: u64, options: Options) -> Result<World, FlashError> {
+    fn open_with(disks: [MemoryDisk; 2], run: u64, options: BucketOptions) -> Result<World, FlashError> {
         let mut superblock = read_superblock(&disks[FLASH])?;
         let mut held = start::scan(&disks[FLASH], &superblock, 2, &|_, _| ())?;
         held.settle(&disks[FLASH]).unwrap();

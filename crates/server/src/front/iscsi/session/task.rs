@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::front::budget::{Need, next_part};
 use crate::scsi::opcodes::Begun;
-use crate::scsi::plan::Plan;
+use crate::scsi::plan::CommandPlan;
 use crate::scsi::status::Answer;
 
 /// Shortest part of a command's data that takes memory and is requested: a common burst.
@@ -38,7 +38,7 @@ pub enum CommandState {
     /// All its data is being received, or it is about to be performed.
     Gathered,
     /// Being performed.
-    Running(Box<Plan>),
+    Running(Box<CommandPlan>),
 }
 
 /// A command of a session.
