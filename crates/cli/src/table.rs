@@ -38,8 +38,8 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
     table
 }
 
-/// Returns one line per trace, policy, size and admission rule, with notes below: the columns with a heading that any
-/// row has. If the best possible was simulated too, a column gives each row's share of its hits.
+/// Returns one line per trace, policy, size and admission rule, with the columns with a heading that any row has. If
+/// the best possible was simulated too, a column gives each row's share of its hits.
 pub fn results(rows: &[ResultRow]) -> String {
     let columns: Vec<(Head, Cells)> = columns_of(rows)
         .into_iter()
