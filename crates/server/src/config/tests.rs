@@ -484,7 +484,8 @@ fn a_server_that_was_built_without_http_has_no_api() {
     assert_eq!(parse(LEAST).unwrap().api.address(), None);
     assert_eq!(
         refusal(&format!("{LEAST}[api]\nlisten = '127.0.0.1:9470'\n")),
-        "flashwise.toml:7: listen: found '127.0.0.1:9470', expected off: this server was built without the feature http"
+        "flashwise.toml:7: [api] listen: found '127.0.0.1:9470', expected off: this server was built without the \
+         feature http"
     );
 }
 
