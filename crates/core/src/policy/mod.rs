@@ -253,7 +253,7 @@ trait OnDemand<I: Index> {
 /// Implements [`Policy::access`] for an [`OnDemand`] policy whose nodes are all cached blocks.
 macro_rules! on_demand {
     ($index:ident) => {
-        #[inline]
+        #[inline(always)]
         fn access(&mut self, access: $crate::access::Access<$index::Key>) -> $crate::policy::Outcome<$index::Key> {
             if let Some(node) = self.blocks.find(access.block) {
                 self.hit(node);
