@@ -92,9 +92,9 @@ where
     watched(py, threads, callback, &mut |watch| {
         let work = work.take().expect("it runs once");
         let outcome = work(watch);
-        let failed = outcome.is_err();
+        let succeeded = outcome.is_ok();
         ended = Some(outcome);
-        !failed
+        succeeded
     })?;
     ended.expect("it ran").map_err(exception)
 }

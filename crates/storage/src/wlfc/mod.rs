@@ -22,7 +22,7 @@ use crate::flash::{FlashError, Progress, cache_tag, write_superblock};
 use crate::layout::{CacheLayout, End, Held};
 use crate::offline::check::{Report, check_buckets};
 use crate::offline::detach::{DetachError, Pair, destage_buckets};
-use crate::offline::salvage::{self, List, Outcome, salvage_buckets};
+use crate::offline::salvage::{List, Outcome, SalvageOptions, salvage_buckets};
 use crate::status::{CacheStatus, VolumeStatus};
 use crate::volume::{BLOCK, Opening, READ_PATIENCE, READ_PAUSE, VolumeConfig, VolumeError};
 
@@ -95,7 +95,7 @@ impl CacheLayout for WlfcLayout {
         &self,
         pair: Pair<'_>,
         superblock: (Superblock, bool),
-        options: &salvage::SalvageOptions,
+        options: &SalvageOptions,
         list: List<'_>,
         reading: Progress<'_>,
         progress: &mut dyn FnMut(u64, u64),
