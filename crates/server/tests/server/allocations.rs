@@ -145,6 +145,18 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
     });
 }
 
+/// Returns the bytes in use once they stay the same. Buffers of transfers to devices go within these looks.
+fn settled_in_use_bytes() -> usize {
+    let (mut last, mut times) = (0, 0);
+    wait_until("memory stays the same", || {
+        let now = counting::in_use_bytes();
+        times = if now == last { times + 1 } else { 0 };
+        last = now;
+        times == 20
+    });
+    last
+}
+
 /// Returns the bytes in use of a bucket server, with its caches and threads, after a client has come and gone.
 fn in_use_of_buckets(flash_mib: u64) -> usize {
     let directory = tempfile::tempdir().unwrap();
@@ -166,8 +178,10 @@ fn in_use_of_buckets(flash_mib: u64) -> usize {
         assert_eq!(client.write(block * BLOCK, &[1; BLOCK as usize]).unwrap(), 0);
         client.read((BLOCKS - 1 - block) * BLOCK, BLOCK as u32).unwrap();
     }
-    let in_use = counting::in_use_bytes() - before;
+    client.request(NBD_CMD_FLUSH, 0, 1, 0, 0).unwrap();
+    assert_eq!(client.reply(0).unwrap().error, 0);
     drop(client);
+    let in_use = settled_in_use_bytes() - before;
     server.stop(Duration::from_secs(10)).unwrap();
     in_use
 }
