@@ -13,7 +13,7 @@ use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::options::Options;
 use flashwise_core::policy::lru::Lru;
-use flashwise_core::policy::{self, Boxed, Outcome, Policy};
+use flashwise_core::policy::{self, Outcome, Policy};
 use flashwise_core::step::FlashStep;
 use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Zoned};
@@ -74,10 +74,10 @@ impl Online<'_> {
     /// Runs `policy`, an online one, behind `rule` in a cache of `capacity_blocks`.
     pub(crate) fn policy(self, policy: &policy::Spec, rule: Option<(&Rule, &Setting)>, capacity_blocks: usize) -> Ran {
         assert!(!policy.info().offline, "{policy} would need next uses");
-        let index = self.index();
+        let blocks = self.trace.unique_blocks();
         let policy = match rule {
-            Some((rule, setting)) => rule.build(policy, index, capacity_blocks, setting),
-            None => policy.build(index, capacity_blocks, Boxed),
+            Some((rule, setting)) => rule.boxed(policy, blocks, capacity_blocks, setting),
+            None => policy.boxed(blocks, capacity_blocks),
         };
         let ram = self.lru();
         match self.flash {

@@ -63,7 +63,7 @@ pub mod write_budget;
 
 use crate::access::Access;
 use crate::decision::Decision;
-use crate::index::Index;
+use crate::index::{Dense, Index};
 use crate::named::{Named, Row, Table};
 use crate::options::{Kind, OptionError, Options, Parameter};
 use crate::policy::{self, AnyPolicy, Boxed};
@@ -319,6 +319,19 @@ macro_rules! rules {
         }
 
         impl Spec {
+            /// Builds `policy` behind this rule, as one policy, for a cache of `capacity` blocks of a trace with
+            /// `unique_blocks`.
+            // See [`policy::Spec::boxed`].
+            pub fn boxed(
+                &self,
+                policy: &policy::Spec,
+                unique_blocks: usize,
+                capacity: usize,
+                setting: &Setting,
+            ) -> AnyPolicy<u32> {
+                self.build(policy, Dense::new(unique_blocks), capacity, setting)
+            }
+
             /// Builds `policy` behind this rule for a cache of `capacity` blocks, as one policy. `index` must be empty.
             pub fn build<I>(
                 &self,

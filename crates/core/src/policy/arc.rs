@@ -91,7 +91,7 @@ impl<I: Index> Arc<I> {
 impl<I: Index> Policy for Arc<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(x) = self.blocks.find(access.block) else {
             let evicted = self.make_room();

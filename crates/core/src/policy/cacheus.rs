@@ -332,7 +332,7 @@ fn node_of<I: Index>(blocks: &Blocks<I, Block>, used: &Use<I::Key>) -> Option<No
 impl<I: Index> Policy for Cacheus<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.time += 1;
         if self.time.is_multiple_of(self.c as u64) {

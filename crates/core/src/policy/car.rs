@@ -77,7 +77,7 @@ impl<I: Index> Car<I> {
 impl<I: Index> Policy for Car<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let x = self.blocks.find(access.block);
         if let Some(x) = x

@@ -248,7 +248,7 @@ impl<I: Index> ClockPro<I> {
 impl<I: Index> Policy for ClockPro<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let block = access.block;
         if let Some(x) = self.blocks.find_cached(block) {

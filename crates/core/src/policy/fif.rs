@@ -156,7 +156,7 @@ impl<I: Index> Policy for Fif<I> {
         None
     }
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let node = self.find(access.block);
         if node != 0 {

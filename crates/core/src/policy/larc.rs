@@ -146,7 +146,7 @@ impl<I: Index> Larc<I> {
 impl<I: Index> Policy for Larc<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let b = self.blocks.find(access.block);
         if let Some(b) = b

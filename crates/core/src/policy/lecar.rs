@@ -139,7 +139,7 @@ fn node_of<I: Index>(blocks: &Blocks<I, Remembered>, used: &Use<I::Key>) -> Opti
 impl<I: Index> Policy for Lecar<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.time += 1;
         let q = self.blocks.find(access.block);

@@ -145,7 +145,7 @@ impl<I: Index> Lirs<I> {
 impl<I: Index> Policy for Lirs<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.now += 1;
         let Some(x) = self.blocks.find(access.block) else {

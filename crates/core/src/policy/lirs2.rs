@@ -200,7 +200,7 @@ impl<I: Index> Lirs2<I> {
 impl<I: Index> Policy for Lirs2<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let block = access.block;
         let found = self.blocks.find(block);

@@ -96,7 +96,7 @@ impl<I: Index> Policy for Min<I> {
         self.hits = Some(hits);
     }
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let is_hit = |hits: &Positions| access.next_use != NEVER && hits.contains(access.next_use);
         let next_use = if self.hits.as_ref().is_none_or(is_hit) { access.next_use } else { NEVER };

@@ -194,7 +194,7 @@ fn is_before(time: Time, other: Time) -> bool {
 impl<I: Index> Policy for Mq<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let hit = self.blocks.find_cached(access.block);
         let (outcome, b) = if hit.is_some() {

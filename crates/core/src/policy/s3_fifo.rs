@@ -162,7 +162,7 @@ impl<I: Index> S3Fifo<I> {
 impl<I: Index> Policy for S3Fifo<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         if let Some(x) = self.blocks.find_cached(access.block) {
             let freq = self.blocks.data_mut(x);

@@ -332,7 +332,7 @@ impl<I: Index> Smq<I> {
 impl<I: Index> Policy for Smq<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.now += 1;
         // Uses the figures of the period that may end now.

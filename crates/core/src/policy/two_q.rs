@@ -87,7 +87,7 @@ impl<I: Index> TwoQ<I> {
 impl<I: Index> Policy for TwoQ<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(x) = self.blocks.find(access.block) else {
             let evicted = self.reclaim_for(None);

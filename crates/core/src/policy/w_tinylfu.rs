@@ -220,7 +220,7 @@ impl<I: Index> WTinyLfu<I> {
 impl<I: Index> Policy for WTinyLfu<I> {
     of_blocks!(I);
 
-    #[inline(always)]
+    #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.sketch.add(BlockHash::new(&access.block));
         if let Some(node) = self.blocks.find(access.block) {

@@ -12,8 +12,7 @@ mod figures;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
-use flashwise_core::index::Dense;
-use flashwise_core::policy::{AnyPolicy, Boxed, Outcome, Policy, Spec};
+use flashwise_core::policy::{AnyPolicy, Outcome, Policy, Spec};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
@@ -58,7 +57,7 @@ pub fn run(
     let replay = |blocks: usize, epochs: bool| {
         let run = |policy: &Spec, epochs: bool| {
             let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses, progress };
-            replay.run(policy.build(Dense::new(trace.unique_blocks()), blocks, Boxed))
+            replay.run(policy.boxed(trace.unique_blocks(), blocks))
         };
         let (mut classes, epochs) = run(policy, epochs);
         if sample.has_hot_blocks() && policy.to_string() != "lru" {
