@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use flashwise_core::human;
 use flashwise_storage::disk::zoned::may_have_zones;
-use flashwise_storage::pool::plan::lost;
-use flashwise_storage::pool::{Pool, PoolConfig, PoolError, prepare};
+use flashwise_storage::pool::{Pool, PoolConfig, PoolError, plan, prepare};
 use flashwise_storage::volume::Opened;
 use parking_lot::Mutex;
 use rustix::fs::Access;
@@ -219,7 +218,7 @@ impl Making {
         let mut does =
             vec![format!("Pool {} is made of {count}, with room for {}.", pool.name, human::bytes(room as f64))];
         let wiped: Vec<_> = disks.iter().map(|(disk, _)| disk).filter(|disk| disk.refused.is_some()).collect();
-        does.extend(wiped.iter().map(|disk| lost(disk)));
+        does.extend(wiped.iter().map(|disk| plan::lost(disk)));
         let wipes: Vec<String> = wiped.iter().map(|disk| disk.identity()).collect();
         let ram = human::bytes(made.cache.cache.ram_bytes() as f64);
         does.push(match made.cache.flash.as_os_str().is_empty() {
@@ -280,7 +279,7 @@ impl Making {
     /// Returns the plan for deleting a pool.
     pub fn plan_end(&self, pool: &Pool) -> Result<Plan, ManageError> {
         self.check_end(pool)?;
-        let mut plan = Plan::from(pool.plan_end().map_err(error)?);
+        let mut plan = Plan::from(plan::Plan::end(pool).map_err(error)?);
         plan.does.push(format!("{} does not have it any more.", self.file(Kind::Pool).display()));
         Ok(plan)
     }

@@ -136,8 +136,8 @@ impl LogicalDiskChange {
     }
 
     fn plan(&self, pool: &Pool, name: &str) -> Result<Plan, PoolError> {
-        let pinned = self.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose()?;
-        let mut plan = pool.plan_change(name, self.size_bytes, self.cached, self.mode)?;
+        let pinned = self.pinned_ram_bytes.map(|bytes| Plan::pin(pool, name, bytes)).transpose()?;
+        let mut plan = Plan::change(pool, name, self.size_bytes, self.cached, self.mode)?;
         plan.does.extend(pinned);
         Ok(plan)
     }
@@ -165,13 +165,13 @@ impl PoolChange {
     /// Those that [`apply`](Self::apply) would return before it changes anything.
     pub fn plan(&self, pool: &Pool) -> Result<Plan, PoolError> {
         match self {
-            PoolChange::AddDisk(disk) => pool.plan_add(Path::new(&disk.path), disk.wipes()?),
-            PoolChange::RemoveDisk(number) => pool.plan_remove(*number),
-            PoolChange::KeepDisk(number) => pool.plan_keep(*number),
-            PoolChange::GiveUpDisk(number, disk) => pool.plan_give_up(*number, disk.confirm.as_deref()),
-            PoolChange::Create(new) => pool.plan_create(new),
+            PoolChange::AddDisk(disk) => Plan::add(pool, Path::new(&disk.path), disk.wipes()?),
+            PoolChange::RemoveDisk(number) => Plan::remove(pool, *number),
+            PoolChange::KeepDisk(number) => Plan::keep(pool, *number),
+            PoolChange::GiveUpDisk(number, disk) => Plan::give_up(pool, *number, disk.confirm.as_deref()),
+            PoolChange::Create(new) => Plan::create(pool, new),
             PoolChange::Alter(name, change) => change.plan(pool, name),
-            PoolChange::Delete(name) => pool.plan_delete(name),
+            PoolChange::Delete(name) => Plan::delete(pool, name),
         }
     }
 

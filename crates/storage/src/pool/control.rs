@@ -8,17 +8,16 @@ use std::sync::atomic::Ordering;
 use crate::time::{self, MutexGuard};
 use flashwise_core::cache::Mode;
 use flashwise_core::format::Place;
-use flashwise_core::human;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::ram::read_buffer::PINS_MAX;
 use uuid::Uuid;
 
 use super::entries::NoMemory;
+use super::evacuate::Evacuation;
 use super::label::{Label, clear};
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::{check_name, check_size};
 use super::owners::chunk_of;
-use super::plan::pinned;
 use super::prepare::prepare;
 use super::record::{Change, Member, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolError, Shared, Tables};
@@ -338,6 +337,30 @@ impl Pool {
         Err(self.refuse(what))
     }
 
+    /// Starts to evacuate a disk, which is then removed. The work continues after this returns, and after a restart.
+    pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
+        let _one = self.control();
+        let mut state = self.shared.state();
+        if state.leaving.contains_key(&id) {
+            // It is being evacuated already.
+            return Ok(());
+        }
+        let (member, _) = state.check_removal(id)?;
+        state.set_leaving(id, &member, true)?;
+        Evacuation::begin(&self.shared, &mut state, id);
+        Ok(())
+    }
+
+    /// Cancels an evacuation, durably. Chunks that were moved stay at their new places.
+    pub fn keep_disk(&self, id: u32) -> Result<(), PoolError> {
+        let _one = self.control();
+        let mut state = self.shared.state();
+        let member = state.check_keeping(id)?;
+        state.set_leaving(id, &member, false)?;
+        state.leaving.remove(&id);
+        Ok(())
+    }
+
     /// Returns the sum of the sizes of all logical disks, which may exceed the space of the pool.
     pub fn provisioned_bytes(&self) -> u64 {
         self.logical_disks().values().map(|disk| disk.size()).sum()
@@ -352,19 +375,6 @@ impl Pool {
         let disk = self.logical(name)?;
         self.check_pin(Some(&disk), bytes)?;
         self.pin(&disk, bytes)
-    }
-
-    /// Describes the effect of [`set_pinned`](Self::set_pinned).
-    pub fn plan_pinned(&self, name: &str, bytes: u64) -> Result<String, PoolError> {
-        let disk = self.logical(name)?;
-        self.check_pin(Some(&disk), bytes)?;
-        let before = disk.logical.shape().pinned_ram_bytes;
-        let size = human::bytes(bytes as f64);
-        Ok(match (bytes == before, bytes) {
-            (true, _) => format!("The reserved RAM of {name} stays {size}."),
-            (false, 0) => format!("No RAM will be reserved for {name}."),
-            (false, _) => pinned(name, bytes),
-        })
     }
 
     /// Checks that RAM can be reserved for a logical disk; `None` is a new one.

@@ -13,7 +13,7 @@ use flashwise_engine::engine::Bug;
 
 use super::map::Entry;
 use super::record::{Change, Member};
-use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, Tables};
+use super::{CHUNK_BYTES, LogicalDisk, PoolError, Shared, Tables};
 use crate::export::{Error, Operation};
 use crate::time;
 use crate::vital;
@@ -46,6 +46,12 @@ enum Next {
     Done,
 }
 
+/// The work of evacuating a disk.
+pub(super) struct Evacuation<'a> {
+    shared: &'a Shared,
+    id: u32,
+}
+
 /// A chunk that moves: its logical disk, its index and its old entry.
 struct Moving {
     disk: Arc<LogicalDisk>,
@@ -60,67 +66,43 @@ struct BegunMove {
     committed: Result<(), PoolError>,
 }
 
-impl Pool {
-    /// Starts to evacuate a disk, which is then removed. The work continues after this returns, and after a restart.
-    pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
-        let _one = self.control();
-        let mut state = self.shared.state();
-        if state.leaving.contains_key(&id) {
-            // It is being evacuated already.
-            return Ok(());
-        }
-        let (member, _) = self.check_removal(&state, id)?;
-        self.set_leaving(&mut state, id, &member, true)?;
-        state.leaving.insert(id, Leaving::default());
-        self.evacuate(&mut state, id);
-        Ok(())
-    }
-
-    /// Cancels an evacuation, durably. Chunks that were moved stay at their new places.
-    pub fn keep_disk(&self, id: u32) -> Result<(), PoolError> {
-        let _one = self.control();
-        let mut state = self.shared.state();
-        let member = self.check_keeping(&state, id)?;
-        self.set_leaving(&mut state, id, &member, false)?;
-        state.leaving.remove(&id);
-        Ok(())
-    }
-
+impl Tables {
     /// Returns a disk that is being evacuated, or refuses.
-    pub(super) fn check_keeping(&self, state: &Tables, id: u32) -> Result<Member, PoolError> {
-        match state.metadata.map.disks.get(&id) {
-            None => Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id }),
+    pub(super) fn check_keeping(&self, id: u32) -> Result<Member, PoolError> {
+        match self.metadata.map.disks.get(&id) {
+            None => Err(PoolError::NoDisk { pool: self.metadata.name.clone(), number: id }),
             Some(member) if member.leaving => Ok(member.clone()),
             Some(member) => Err(self.refuse(format!("disk {id}, {}, is not being emptied", member.path))),
         }
     }
 
-    fn set_leaving(&self, state: &mut Tables, id: u32, member: &Member, leaving: bool) -> Result<(), PoolError> {
+    /// Records durably that a disk is being evacuated, or no longer.
+    pub(super) fn set_leaving(&mut self, id: u32, member: &Member, leaving: bool) -> Result<(), PoolError> {
         let change = Change::Disk(id, Member { leaving, ..member.clone() });
-        state.metadata.map.replay(&change).expect("it is there");
-        let written = state.metadata.commit(&[change]);
+        self.metadata.map.replay(&change).expect("it is there");
+        let written = self.metadata.commit(&[change]);
         if written.is_err() {
-            state.metadata.map.replay(&Change::Disk(id, member.clone())).expect("it is there");
+            self.metadata.map.replay(&Change::Disk(id, member.clone())).expect("it is there");
         }
         written
     }
 
     /// Returns the disk and the bytes in use on it, or refuses if it cannot be evacuated.
-    pub(super) fn check_removal(&self, state: &Tables, id: u32) -> Result<(Member, u64), PoolError> {
-        let map = &state.metadata.map;
+    pub(super) fn check_removal(&self, id: u32) -> Result<(Member, u64), PoolError> {
+        let map = &self.metadata.map;
         let Some(member) = map.disks.get(&id).cloned() else {
-            return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
+            return Err(PoolError::NoDisk { pool: self.metadata.name.clone(), number: id });
         };
         if map.disks.len() == 1 {
             return Err(self.refuse("its only disk cannot be removed".to_owned()));
         }
-        if !state.has_disk_that_stays(id) {
+        if !self.has_disk_that_stays(id) {
             let why = "its other disks are missing or being removed; add a disk first";
             return Err(self.refuse(format!("disk {id}, {}, cannot be removed: {why}", member.path)));
         }
         let used = map.space.counts().get(&id).map_or(0, |count| count.chunks - count.free);
         let used_bytes = u64::from(used) * CHUNK_BYTES;
-        if used_bytes > 0 && state.metadata.missing().contains(&id) {
+        if used_bytes > 0 && self.metadata.missing().contains(&id) {
             return Err(self.refuse(format!(
                 "disk {id}, {}, is missing and has the only copy of {used_bytes} bytes; to continue without them, give \
                  it up by its path",
@@ -133,38 +115,52 @@ impl Pool {
         let [wanted, free] =
             [without.wanted_by_leaving(), without.count().free].map(|chunks| u64::from(chunks) * CHUNK_BYTES);
         if wanted > free {
-            return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
+            return Err(PoolError::NoSpace { pool: self.metadata.name.clone(), wanted, free });
         }
         Ok((member, used_bytes))
     }
 
+    fn refuse(&self, what: String) -> PoolError {
+        PoolError::Refused { pool: self.metadata.name.clone(), what }
+    }
+
+    /// True if another disk is present and is not being evacuated.
+    fn has_disk_that_stays(&self, but: u32) -> bool {
+        let missing = self.metadata.missing();
+        let mut others = self.metadata.map.disks.iter().filter(|(id, _)| **id != but && !missing.contains(id));
+        others.any(|(_, member)| !member.leaving)
+    }
+}
+
+impl Evacuation<'_> {
     /// Resumes the evacuations of an earlier run.
-    pub(super) fn go_on_evacuating(&self) {
-        let mut state = self.shared.state();
+    pub(super) fn resume(shared: &Arc<Shared>) {
+        let mut state = shared.state();
         let missing = state.metadata.missing();
         let disks = state.metadata.map.disks.iter();
         let ids: Vec<u32> =
             disks.filter(|(id, member)| member.leaving && !missing.contains(id)).map(|(id, _)| *id).collect();
         for id in ids {
-            state.leaving.insert(id, Leaving::default());
-            self.evacuate(&mut state, id);
+            Evacuation::begin(shared, &mut state, id);
         }
     }
 
-    /// Starts a thread that evacuates a disk, unless one is running.
-    fn evacuate(&self, state: &mut Tables, id: u32) {
+    /// Records that a disk is being evacuated, and starts a thread that does so, unless one is running.
+    pub(super) fn begin(shared: &Arc<Shared>, state: &mut Tables, id: u32) {
+        state.leaving.insert(id, Leaving::default());
         if !state.evacuated.insert(id) {
             return;
         }
         // The thread ends when the pool is closed.
-        let shared = Arc::downgrade(&self.shared);
-        let name = format!("evacuate {}", self.name());
+        let name = format!("evacuate {}", shared.name);
+        let shared = Arc::downgrade(shared);
         let spawned = vital::spawn(&name, move || {
             while let Some(shared) = shared.upgrade() {
-                let rest = match shared.evacuate_some(id) {
+                let evacuation = Evacuation { shared: &shared, id };
+                let rest = match evacuation.go_on() {
                     Ok(Next::More) => continue,
                     Ok(Next::Done) => return,
-                    Err(error) => shared.wait_to_evacuate(id, &error),
+                    Err(error) => evacuation.rest_after(&error),
                 };
                 drop(shared);
                 time::sleep(rest);
@@ -178,50 +174,39 @@ impl Pool {
             }
         }
     }
-}
 
-impl Tables {
-    /// True if another disk is present and is not being evacuated.
-    fn has_disk_that_stays(&self, but: u32) -> bool {
-        let missing = self.metadata.missing();
-        let mut others = self.metadata.map.disks.iter().filter(|(id, _)| **id != but && !missing.contains(id));
-        others.any(|(_, member)| !member.leaving)
-    }
-}
-
-impl Shared {
-    /// Records and logs why an evacuation does not progress. Returns the time until the next attempt.
-    fn wait_to_evacuate(&self, id: u32, error: &PoolError) -> Duration {
+    /// Records and logs why it does not progress. Returns the time until the next attempt.
+    fn rest_after(&self, error: &PoolError) -> Duration {
         // Disks may be added, and logical disks may release chunks.
         let (said, rest) = match error {
             PoolError::NoSpace { .. } => (format!("it waits for space: {error}"), SPACE_INTERVAL),
             error => (error.to_string(), RETRY_INTERVAL),
         };
-        if let Some(leaving) = self.state().leaving.get_mut(&id)
+        if let Some(leaving) = self.shared.state().leaving.get_mut(&self.id)
             && leaving.failed.as_ref() != Some(&said)
         {
-            tracing::warn!(event = "disk-not-emptied", pool = self.name, disk = id, %error, "the disk is not emptied \
+            tracing::warn!(event = "disk-not-emptied", pool = self.shared.name, disk = self.id, %error, "the disk is not emptied \
                 for now");
             leaving.failed = Some(said);
         }
         // The old places of chunks already moved become free with this.
-        let _ = self.commit_now();
+        let _ = self.shared.commit_now();
         rest
     }
 
-    /// Moves some chunks of a disk, or removes it if it has none.
-    fn evacuate_some(&self, id: u32) -> Result<Next, PoolError> {
+    /// Moves some chunks, or removes the disk if it has none.
+    fn go_on(&self) -> Result<Next, PoolError> {
         // Little is left to write back while the chunks wait.
-        self.write_back()?;
-        let Some(moving) = self.hold_some(id)? else { return Ok(Next::Done) };
+        self.shared.write_back()?;
+        let Some(moving) = self.hold_some()? else { return Ok(Next::Done) };
         if moving.is_empty() {
             // The cache discards the released chunks, so that the disk holds none.
-            self.commit_now()?;
-            self.write_back()?;
-            self.wake();
-            return self.take_out_if_empty(id);
+            self.shared.commit_now()?;
+            self.shared.write_back()?;
+            self.shared.wake();
+            return self.take_out_if_empty();
         }
-        self.gate.drain();
+        self.shared.gate.drain();
         let moved = self.move_all(&moving);
         // Requests continue in any case.
         for Moving { disk, at, .. } in &moving {
@@ -232,8 +217,8 @@ impl Shared {
         }
         moving.iter().for_each(|moving| moving.disk.release_waiting());
         let stuck = moved?;
-        let mut state = self.state();
-        if let Some(leaving) = state.leaving.get_mut(&id) {
+        let mut state = self.shared.state();
+        if let Some(leaving) = state.leaving.get_mut(&self.id) {
             if stuck.len() < moving.len() && leaving.stuck.is_empty() {
                 leaving.failed = None;
             }
@@ -245,45 +230,45 @@ impl Shared {
         Ok(Next::More)
     }
 
-    fn take_out_if_empty(&self, id: u32) -> Result<Next, PoolError> {
-        let mut state = self.state();
-        let Some(leaving) = state.leaving.get_mut(&id) else { return Ok(Next::More) };
+    fn take_out_if_empty(&self) -> Result<Next, PoolError> {
+        let mut state = self.shared.state();
+        let Some(leaving) = state.leaving.get_mut(&self.id) else { return Ok(Next::More) };
         let (stuck, first) = (std::mem::take(&mut leaving.stuck), leaving.first.take());
         if let Some(first) = first {
             let chunks = if stuck.len() == 1 { "a chunk".to_owned() } else { format!("{} chunks", stuck.len()) };
-            let what = format!("disk {id}: {chunks} could not be moved, and will be retried: {first}");
-            return Err(PoolError::Refused { pool: self.name.clone(), what });
+            let what = format!("disk {}: {chunks} could not be moved, and will be retried: {first}", self.id);
+            return Err(PoolError::Refused { pool: self.shared.name.clone(), what });
         }
-        let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
+        let count = state.metadata.map.space.counts().get(&self.id).copied().unwrap_or_default();
         if count.free < count.chunks {
             drop(state);
             // Other requests still held some chunks.
             time::sleep(Duration::from_millis(5));
             return Ok(Next::More);
         }
-        if !state.has_disk_that_stays(id) {
-            let what = format!("disk {id} is empty and cannot be removed: no other disk would remain; add one");
-            return Err(PoolError::Refused { pool: self.name.clone(), what });
+        if !state.has_disk_that_stays(self.id) {
+            let what = format!("disk {} is empty and cannot be removed: no other disk would remain; add one", self.id);
+            return Err(PoolError::Refused { pool: self.shared.name.clone(), what });
         }
-        state.metadata.take_out(id)?;
-        self.disk.set_ranges(Shared::ranges(&state.metadata));
-        state.leaving.remove(&id);
-        state.evacuated.remove(&id);
+        state.metadata.take_out(self.id)?;
+        self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
+        state.leaving.remove(&self.id);
+        state.evacuated.remove(&self.id);
         drop(state);
-        self.tell_disks();
+        self.shared.tell_disks();
         Ok(Next::Done)
     }
 
-    /// Holds the next chunks on a disk. Returns `None` if the evacuation was cancelled; the thread then ends.
-    fn hold_some(&self, id: u32) -> Result<Option<Vec<Moving>>, PoolError> {
-        let mut state = self.state();
-        let member = state.metadata.map.disks.get(&id).map(|member| member.base..member.base + member.chunks);
-        let (Some(chunks), Some(leaving)) = (member, state.leaving.get(&id)) else {
-            state.evacuated.remove(&id);
+    /// Holds the next chunks. Returns `None` if the evacuation was cancelled; the thread then ends.
+    fn hold_some(&self) -> Result<Option<Vec<Moving>>, PoolError> {
+        let mut state = self.shared.state();
+        let member = state.metadata.map.disks.get(&self.id).map(|member| member.base..member.base + member.chunks);
+        let (Some(chunks), Some(leaving)) = (member, state.leaving.get(&self.id)) else {
+            state.evacuated.remove(&self.id);
             return Ok(None);
         };
         let mut moving = Vec::new();
-        for disk in self.exports.read().values() {
+        for disk in self.shared.exports.read().values() {
             let mut entries = disk.logical.entries_mut();
             // A chunk whose place is not recorded yet is moved later.
             let moves = |(at, old): &(usize, Entry)| {
@@ -305,11 +290,12 @@ impl Shared {
     /// With write-back in order, changes that found the places of these chunks may still wait in the cache, and a read
     /// would pass them. Changes keep their order, so this waits for a trim of less than a block, which changes nothing.
     fn wait_for_changes(&self, moving: &[Moving]) -> Result<(), PoolError> {
-        let chunk = moving.iter().find_map(|moving| moving.old.chunk()).filter(|_| self.is_in_order());
-        let trim =
-            |chunk: u32| self.ask(Operation::Trim, u64::from(chunk) * CHUNK_BYTES, PART_OF_BLOCK_BYTES, Vec::new());
+        let chunk = moving.iter().find_map(|moving| moving.old.chunk()).filter(|_| self.shared.is_in_order());
+        let trim = |chunk: u32| {
+            self.shared.ask(Operation::Trim, u64::from(chunk) * CHUNK_BYTES, PART_OF_BLOCK_BYTES, Vec::new())
+        };
         let waited = chunk.map_or(Ok(Vec::new()), trim);
-        waited.map(drop).map_err(|error| self.cache_failed(format!("it does not take changes: {error}")))
+        waited.map(drop).map_err(|error| self.shared.cache_failed(format!("it does not take changes: {error}")))
     }
 
     /// Moves the readable chunks. Returns the others: index in the list, and reason.
@@ -343,47 +329,47 @@ impl Shared {
     /// Copies chunks to new places and records the moves.
     fn begin_to_move(&self, moving: &[&Moving], read: &[(&Moving, Option<Vec<u8>>)]) -> Result<BegunMove, PoolError> {
         let places = self.places_for(moving)?;
-        let written = self.durably(|| {
+        let written = self.shared.durably(|| {
             read.iter().zip(&places).try_for_each(|((moving, bytes), place)| match bytes {
                 Some(bytes) => self.write(moving, *place, bytes.clone()),
                 None => Ok(()),
             })
         });
-        let may_be_ahead = self.has_planted(Bug::MovesAhead);
-        let written = written.and_then(|()| if may_be_ahead { Ok(()) } else { self.write_back() });
+        let may_be_ahead = self.shared.has_planted(Bug::MovesAhead);
+        let written = written.and_then(|()| if may_be_ahead { Ok(()) } else { self.shared.write_back() });
         if let Err(error) = written {
             // The copies are discarded before another chunk takes the place.
-            self.add_pending(&mut self.state(), Vec::new(), places);
+            self.shared.add_pending(&mut self.shared.state(), Vec::new(), places);
             return Err(error);
         }
         let mut changes = Vec::new();
         {
-            let mut state = self.state();
+            let mut state = self.shared.state();
             for (Moving { disk, at, old }, place) in moving.iter().copied().zip(&places) {
                 // A logical disk deleted meanwhile has released the old place already.
                 if state.metadata.map.logicals.contains_key(&disk.id) {
                     super::first_writes::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
                 }
             }
-            self.add_pending(&mut state, changes.clone(), Vec::new());
+            self.shared.add_pending(&mut state, changes.clone(), Vec::new());
         }
         // This comes after all earlier changes of these chunks. The commit puts the new places into the entries.
-        let committed = self.commit_now();
+        let committed = self.shared.commit_now();
         Ok(BegunMove { places, changes, committed })
     }
 
     /// Releases the old places of chunks that moved, and the new places of the others.
     fn end_move(&self, moving: &[&Moving], begun: BegunMove) -> Result<Vec<usize>, PoolError> {
         let BegunMove { places, changes, committed } = begun;
-        let mut state = self.state();
+        let mut state = self.shared.state();
         while committed.is_err() && state.committing {
             drop(state);
             time::sleep(std::time::Duration::from_millis(5));
-            state = self.state();
+            state = self.shared.state();
         }
         let before = state.pending.len();
         state.pending.retain(|change| !changes.contains(change));
-        self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
+        self.shared.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
         let (mut given_up, mut stay) = (Vec::new(), Vec::new());
         for (number, (Moving { disk, at, old }, place)) in moving.iter().copied().zip(places).enumerate() {
             // If the logical disk was deleted meanwhile, its entry still has the place that was released with it.
@@ -396,13 +382,13 @@ impl Shared {
                 stay.push(number);
             }
         }
-        self.add_pending(&mut state, Vec::new(), given_up);
+        self.shared.add_pending(&mut state, Vec::new(), given_up);
         committed.map(|()| stay)
     }
 
     /// Returns places on other disks for all chunks, or fails.
     fn places_for(&self, moving: &[&Moving]) -> Result<Vec<u32>, PoolError> {
-        let mut state = self.state();
+        let mut state = self.shared.state();
         let mut places = Vec::new();
         let mut apart: BTreeMap<(u32, usize), u32> = BTreeMap::new();
         for Moving { disk, at, .. } in moving {
@@ -428,7 +414,7 @@ impl Shared {
                 }
                 None => {
                     places.iter().for_each(|chunk| state.metadata.map.space.free(*chunk));
-                    return Err(PoolError::NoSpace { pool: self.name.clone(), wanted: CHUNK_BYTES, free: 0 });
+                    return Err(PoolError::NoSpace { pool: self.shared.name.clone(), wanted: CHUNK_BYTES, free: 0 });
                 }
             }
         }
@@ -439,14 +425,14 @@ impl Shared {
     /// written.
     fn read(&self, moving: &Moving) -> Result<Option<Vec<u8>>, Error> {
         let Some(chunk) = moving.old.written() else { return Ok(None) };
-        self.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new()).map(Some)
+        self.shared.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new()).map(Some)
     }
 
     fn write(&self, moving: &Moving, place: u32, bytes: Vec<u8>) -> Result<(), PoolError> {
-        let written = self.ask(Operation::Write, u64::from(place) * CHUNK_BYTES, CHUNK_BYTES, bytes);
+        let written = self.shared.ask(Operation::Write, u64::from(place) * CHUNK_BYTES, CHUNK_BYTES, bytes);
         written.map(drop).map_err(|error| {
             let what = format!("{} cannot be written elsewhere: {error}", moving.named());
-            PoolError::Refused { pool: self.name.clone(), what }
+            PoolError::Refused { pool: self.shared.name.clone(), what }
         })
     }
 }
@@ -462,7 +448,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::pool::{NewLogical, PoolConfig, prepare};
+    use crate::pool::{NewLogical, Pool, PoolConfig, prepare};
     use crate::volume::VolumeConfig;
 
     /// A logical disk that is deleted while its chunks move releases each place exactly once.
@@ -496,18 +482,19 @@ mod tests {
             let (id, _) = members.iter().find(|(_, at)| (at.base..at.base + at.chunks).contains(&chunk)).unwrap();
             // No thread evacuates the disk; the test performs its work.
             shared.state().leaving.insert(*id, Leaving::default());
-            let moving = shared.hold_some(*id).unwrap().unwrap();
+            let evacuation = Evacuation { shared, id: *id };
+            let moving = evacuation.hold_some().unwrap().unwrap();
             assert!(!moving.is_empty());
             let moving: Vec<&Moving> = moving.iter().collect();
             let read: Vec<_> = moving.iter().map(|one| (*one, None)).collect();
             if !written_down_before {
                 pool.delete_logical("vm").unwrap();
             }
-            let begun = shared.begin_to_move(&moving, &read).unwrap();
+            let begun = evacuation.begin_to_move(&moving, &read).unwrap();
             if written_down_before {
                 pool.delete_logical("vm").unwrap();
             }
-            assert_eq!(shared.end_move(&moving, begun).unwrap(), [0; 0]);
+            assert_eq!(evacuation.end_move(&moving, begun).unwrap(), [0; 0]);
             shared.commit_now().unwrap();
             assert_eq!(used(), before, "written down before: {written_down_before}");
             shared.state().leaving.remove(id);

@@ -329,17 +329,6 @@ fn is_about_whole_lost_chunks(request: &Request, pieces: &[Piece]) -> bool {
     }
 }
 
-impl Shared {
-    /// True if a byte of the pool is on a missing disk.
-    pub(super) fn is_missing(&self, place: u64) -> bool {
-        self.disk.is_missing(place)
-    }
-
-    pub(super) fn export(&self, id: u32) -> Option<Arc<LogicalDisk>> {
-        self.exports.read().get(&id).cloned()
-    }
-}
-
 impl Export for LogicalDisk {
     fn size(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)

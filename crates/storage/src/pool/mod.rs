@@ -452,7 +452,7 @@ impl Pool {
         }
         let commits = commits::start(shared.clone(), received).map_err(|source| PoolError::Open { source })?;
         let pool = Pool { shared, commits: Mutex::new(Some(commits)), config };
-        pool.go_on_evacuating();
+        evacuate::Evacuation::resume(&pool.shared);
         Ok((pool, opened))
     }
 
@@ -561,6 +561,15 @@ impl Shared {
         if let Some(tell) = self.on_disks.get() {
             tell(&self.disk_paths());
         }
+    }
+
+    /// True if a byte of the pool is on a missing disk.
+    fn is_missing(&self, place: u64) -> bool {
+        self.disk.is_missing(place)
+    }
+
+    fn export(&self, id: u32) -> Option<Arc<LogicalDisk>> {
+        self.exports.read().get(&id).cloned()
     }
 
     fn add_export(self: &Arc<Self>, id: u32, logical: Arc<map::Logical>) -> Arc<LogicalDisk> {

@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 /// The sentence about reserved RAM of a logical disk.
-pub(super) fn pinned(name: &str, bytes: u64) -> String {
+fn pinned(name: &str, bytes: u64) -> String {
     format!("{} of the pool's RAM are reserved for recent reads of {name}.", human::bytes(bytes as f64))
 }
 
@@ -46,40 +46,40 @@ pub fn lost(disk: &DiskInfo) -> String {
     format!("The data on {} is lost{dirty}: {holds}{more}.", disk.named())
 }
 
-impl Pool {
-    /// Warnings about space, if the pool had this many more bytes in use.
-    fn fills(&self, more_bytes: u64, provisioned_bytes: u64) -> Vec<String> {
-        let status = self.status();
-        let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
-        let mut does = Vec::new();
-        if percent >= WARN_PERCENT {
-            does.push(format!("{percent}% of the pool will be in use: add a disk before it is full."));
-        }
-        if provisioned_bytes > status.size_bytes {
-            does.push(format!(
-                "Logical disks will have {} in total, and the pool has {}: writes fail when it is full.",
-                human::bytes(provisioned_bytes as f64),
-                human::bytes(status.size_bytes as f64)
-            ));
-        }
-        does
+/// Warnings about space, if the pool had this many more bytes in use.
+fn fills(pool: &Pool, more_bytes: u64, provisioned_bytes: u64) -> Vec<String> {
+    let status = pool.status();
+    let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
+    let mut does = Vec::new();
+    if percent >= WARN_PERCENT {
+        does.push(format!("{percent}% of the pool will be in use: add a disk before it is full."));
     }
-
-    fn takes(&self, thick: bool, chunks: usize) -> Result<(String, u64), PoolError> {
-        let bytes = chunks as u64 * CHUNK_BYTES;
-        if !thick {
-            return Ok(("It allocates space when it is written.".to_owned(), 0));
-        }
-        self.check_space(&self.shared.state().metadata.map, chunks)?;
-        Ok((format!("It reserves {} of the pool now.", human::bytes(bytes as f64)), bytes))
+    if provisioned_bytes > status.size_bytes {
+        does.push(format!(
+            "Logical disks will have {} in total, and the pool has {}: writes fail when it is full.",
+            human::bytes(provisioned_bytes as f64),
+            human::bytes(status.size_bytes as f64)
+        ));
     }
+    does
+}
 
-    /// Describes the effects of [`create_logical`](Self::create_logical).
-    pub fn plan_create(&self, new: &NewLogical) -> Result<Plan, PoolError> {
-        self.check_new(new)?;
-        self.check_ready()?;
-        self.check_pin(None, new.pinned_ram_bytes)?;
-        let (takes, more) = self.takes(new.thick, chunks_of(new.size_bytes))?;
+fn takes(pool: &Pool, thick: bool, chunks: usize) -> Result<(String, u64), PoolError> {
+    let bytes = chunks as u64 * CHUNK_BYTES;
+    if !thick {
+        return Ok(("It allocates space when it is written.".to_owned(), 0));
+    }
+    pool.check_space(&pool.shared.state().metadata.map, chunks)?;
+    Ok((format!("It reserves {} of the pool now.", human::bytes(bytes as f64)), bytes))
+}
+
+impl Plan {
+    /// Describes the effects of [`create_logical`](Pool::create_logical).
+    pub fn create(pool: &Pool, new: &NewLogical) -> Result<Plan, PoolError> {
+        pool.check_new(new)?;
+        pool.check_ready()?;
+        pool.check_pin(None, new.pinned_ram_bytes)?;
+        let (takes, more) = takes(pool, new.thick, chunks_of(new.size_bytes))?;
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
         let cache = match (new.cached, new.mode) {
             (false, _) => "Its requests are not cached.".to_owned(),
@@ -93,7 +93,7 @@ impl Pool {
                 "A logical disk {} of {} is created in pool {}.",
                 new.name,
                 human::bytes(new.size_bytes as f64),
-                self.name()
+                pool.name()
             ),
             takes,
             format!("Its chunks lie {place}."),
@@ -102,17 +102,17 @@ impl Pool {
         if new.pinned_ram_bytes > 0 {
             does.push(pinned(&new.name, new.pinned_ram_bytes));
         }
-        does.extend(self.fills(more, self.provisioned_bytes() + new.size_bytes));
+        does.extend(fills(pool, more, pool.provisioned_bytes() + new.size_bytes));
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// Describes the effects of [`grow_logical`](Self::grow_logical).
-    pub fn plan_grow(&self, name: &str, size_bytes: u64) -> Result<Plan, PoolError> {
-        let disk = self.logical(name)?;
+    /// Describes the effects of [`grow_logical`](Pool::grow_logical).
+    pub fn grow(pool: &Pool, name: &str, size_bytes: u64) -> Result<Plan, PoolError> {
+        let disk = pool.logical(name)?;
         let before = disk.size();
-        self.check_growth(name, before, size_bytes)?;
-        self.check_ready()?;
-        let (takes, more) = self.takes(disk.thick, chunks_of(size_bytes) - chunks_of(before))?;
+        pool.check_growth(name, before, size_bytes)?;
+        pool.check_ready()?;
+        let (takes, more) = takes(pool, disk.thick, chunks_of(size_bytes) - chunks_of(before))?;
         let clients = match disk.clients() {
             0 => "No client has it open.".to_owned(),
             many => format!(
@@ -129,21 +129,21 @@ impl Pool {
             clients,
             "It cannot shrink later.".to_owned(),
         ];
-        does.extend(self.fills(more, self.provisioned_bytes() - before + size_bytes));
+        does.extend(fills(pool, more, pool.provisioned_bytes() - before + size_bytes));
         Ok(Plan { does, ..Plan::default() })
     }
 
     /// Describes the effects of a change of the size, the caching or the mode of a logical disk.
-    pub fn plan_change(
-        &self,
+    pub fn change(
+        pool: &Pool,
         name: &str,
         size_bytes: Option<u64>,
         cached: Option<bool>,
         mode: Option<Mode>,
     ) -> Result<Plan, PoolError> {
-        let disk = self.logical(name)?;
-        self.check_ready()?;
-        let mut plan = size_bytes.map(|bytes| self.plan_grow(name, bytes)).transpose()?.unwrap_or_default();
+        let disk = pool.logical(name)?;
+        pool.check_ready()?;
+        let mut plan = size_bytes.map(|bytes| Plan::grow(pool, name, bytes)).transpose()?.unwrap_or_default();
         let shape = disk.logical.shape();
         plan.does.extend(cached.map(|cached| match (cached == shape.cached, cached) {
             (true, true) => format!("{name} stays cached."),
@@ -158,11 +158,24 @@ impl Pool {
         Ok(plan)
     }
 
-    /// Describes the effects of [`delete_logical`](Self::delete_logical).
-    pub fn plan_delete(&self, name: &str) -> Result<Plan, PoolError> {
-        let disk = self.logical(name)?;
-        self.check_deletion(&disk)?;
-        self.check_ready()?;
+    /// Describes the effect of [`set_pinned`](Pool::set_pinned).
+    pub fn pin(pool: &Pool, name: &str, bytes: u64) -> Result<String, PoolError> {
+        let disk = pool.logical(name)?;
+        pool.check_pin(Some(&disk), bytes)?;
+        let before = disk.logical.shape().pinned_ram_bytes;
+        let size = human::bytes(bytes as f64);
+        Ok(match (bytes == before, bytes) {
+            (true, _) => format!("The reserved RAM of {name} stays {size}."),
+            (false, 0) => format!("No RAM will be reserved for {name}."),
+            (false, _) => pinned(name, bytes),
+        })
+    }
+
+    /// Describes the effects of [`delete_logical`](Pool::delete_logical).
+    pub fn delete(pool: &Pool, name: &str) -> Result<Plan, PoolError> {
+        let disk = pool.logical(name)?;
+        pool.check_deletion(&disk)?;
+        pool.check_ready()?;
         let chunks = disk.logical.entries().counts().placed;
         let does = vec![
             format!("The data on {name}, {}, is lost.", human::bytes(chunks as f64 * CHUNK_BYTES as f64)),
@@ -172,11 +185,11 @@ impl Pool {
         Ok(Plan { does, destroys: true, word: Some(name.to_owned()), ..Plan::default() })
     }
 
-    /// Describes the effects of [`add_disk`](Self::add_disk). `wipe` allows to erase the contents of the disk.
-    pub fn plan_add(&self, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
-        self.refuse_own(path)?;
+    /// Describes the effects of [`add_disk`](Pool::add_disk). `wipe` allows to erase the contents of the disk.
+    pub fn add(pool: &Pool, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
+        pool.refuse_own(path)?;
         let info = check(path, wipe)?;
-        let data = room(&info, self.name())?;
+        let data = room(&info, pool.name())?;
         let mut does = Vec::new();
         if info.refused.is_some() {
             does.push(lost(&info));
@@ -184,10 +197,10 @@ impl Pool {
         does.push(format!(
             "{} becomes a disk of pool {} with room for {}.",
             info.path,
-            self.name(),
+            pool.name(),
             human::bytes(data as f64)
         ));
-        does.push(match self.shared.on_disks.get() {
+        does.push(match pool.shared.on_disks.get() {
             Some(_) => "It stays in the pool until you remove it.".to_owned(),
             None => "It stays in the pool until you remove it. Add it to the configuration before the next start."
                 .to_owned(),
@@ -197,23 +210,23 @@ impl Pool {
         Ok(Plan { does, destroys, word: destroys.then_some(info.path), wipes })
     }
 
-    /// Describes the effects of [`end`](Self::end).
-    pub fn plan_end(&self) -> Result<Plan, PoolError> {
-        self.check_end()?;
-        let mut does = vec![format!("Pool {} has no logical disks, and will not be served any more.", self.name())];
+    /// Describes the effects of [`end`](Pool::end).
+    pub fn end(pool: &Pool) -> Result<Plan, PoolError> {
+        pool.check_end()?;
+        let mut does = vec![format!("Pool {} has no logical disks, and will not be served any more.", pool.name())];
         does.extend(
-            self.status().disks.iter().map(|disk| format!("{} will be blank, and can be used again.", disk.path)),
+            pool.status().disks.iter().map(|disk| format!("{} will be blank, and can be used again.", disk.path)),
         );
-        if self.volume().has_flash() {
-            let flash = self.config.cache.flash.display();
+        if pool.volume().has_flash() {
+            let flash = pool.config.cache.flash.display();
             does.push(format!("The cache on {flash} is deleted; it holds no dirty blocks."));
         }
-        Ok(Plan { does, destroys: true, word: Some(self.name().to_owned()), ..Plan::default() })
+        Ok(Plan { does, destroys: true, word: Some(pool.name().to_owned()), ..Plan::default() })
     }
 
-    /// Describes the effects of [`remove_disk`](Self::remove_disk).
-    pub fn plan_remove(&self, id: u32) -> Result<Plan, PoolError> {
-        let (member, bytes) = self.check_removal(&self.shared.state(), id)?;
+    /// Describes the effects of [`remove_disk`](Pool::remove_disk).
+    pub fn remove(pool: &Pool, id: u32) -> Result<Plan, PoolError> {
+        let (member, bytes) = pool.shared.state().check_removal(id)?;
         let moves = match bytes {
             0 => format!("{} is empty.", member.path),
             bytes => format!(
@@ -222,29 +235,29 @@ impl Pool {
                 member.path
             ),
         };
-        let mut does = vec![moves, format!("Then {} leaves pool {}, and is blank.", member.path, self.name())];
-        if self.shared.on_disks.get().is_none() {
+        let mut does = vec![moves, format!("Then {} leaves pool {}, and is blank.", member.path, pool.name())];
+        if pool.shared.on_disks.get().is_none() {
             does.push("Then you can remove it from the configuration.".to_owned());
         }
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// Describes the effects of [`keep_disk`](Self::keep_disk).
-    pub fn plan_keep(&self, id: u32) -> Result<Plan, PoolError> {
-        let member = self.check_keeping(&self.shared.state(), id)?;
+    /// Describes the effects of [`keep_disk`](Pool::keep_disk).
+    pub fn keep(pool: &Pool, id: u32) -> Result<Plan, PoolError> {
+        let member = pool.shared.state().check_keeping(id)?;
         let does = vec![
-            format!("{} is no longer being emptied, and stays in pool {}.", member.path, self.name()),
+            format!("{} is no longer being emptied, and stays in pool {}.", member.path, pool.name()),
             "Chunks that have moved to other disks stay there.".to_owned(),
         ];
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// Describes the effects of [`give_up_disk`](Self::give_up_disk). `word` may be absent.
-    pub fn plan_give_up(&self, id: u32, word: Option<&str>) -> Result<Plan, PoolError> {
-        let member = self.check_giving_up(&self.shared.state(), id, word)?;
+    /// Describes the effects of [`give_up_disk`](Pool::give_up_disk). `word` may be absent.
+    pub fn give_up(pool: &Pool, id: u32, word: Option<&str>) -> Result<Plan, PoolError> {
+        let member = pool.check_giving_up(&pool.shared.state(), id, word)?;
         let mut does = vec![format!("{} is removed from the pool for good.", member.path)];
         let chunks = member.base..member.base + member.chunks;
-        for (name, disk) in self.logical_disks() {
+        for (name, disk) in pool.logical_disks() {
             let was_there = |chunk: u32| chunks.contains(&chunk);
             let lost = disk
                 .logical
@@ -273,7 +286,7 @@ impl Pool {
                 ));
             }
         }
-        if does.len() > 1 && self.volume().dirty_blocks() > 0 {
+        if does.len() > 1 && pool.volume().dirty_blocks() > 0 {
             does.push(
                 "Dirty blocks of the disk in the cache are lost too. If the disk returned instead, they would be \
                  written back."

@@ -51,15 +51,11 @@ pub(super) fn check_backend(config: &VolumeConfig, side: &dyn BackendSide) -> Re
     if is_known || config.backend_id.is_some() {
         return Ok(());
     }
-    let what = match info.role {
-        Role::Data => "it belongs to a pool, which [[pool]] serves",
-        Role::Cache => info.refused.as_deref().unwrap_or("it holds a cache"),
-        _ => return Ok(()),
-    };
+    let Some(holds) = info.holds() else { return Ok(()) };
+    let served = if info.role == Role::Data { ", which [[pool]] serves" } else { "" };
     let what = format!(
-        "{what}. Give another device, or wipe it if its data is not needed. If it is a backend whose clients wrote \
-         that \
-         data, set backend-id"
+        "{holds}{served}. Give another device, or wipe it if its data is not needed. If it is a backend whose clients \
+         wrote that data, set backend-id"
     );
     Err(taken(config, "backend", &config.backend, what))
 }

@@ -58,7 +58,16 @@ impl Source {
 
     /// Returns the names of the types that the file defines.
     pub fn defined(&self) -> BTreeSet<&str> {
-        let is_type = |word: &str| ["struct", "enum", "union"].contains(&word);
+        self.named_by(&["struct", "enum", "union"])
+    }
+
+    /// Returns the names of the aliases of types that the file defines.
+    pub fn aliases(&self) -> BTreeSet<&str> {
+        self.named_by(&["type"])
+    }
+
+    fn named_by(&self, keywords: &[&str]) -> BTreeSet<&str> {
+        let is_type = |word: &str| keywords.contains(&word);
         let pairs = self.tokens.windows(2).filter_map(|pair| match pair {
             [Token::Word(keyword), Token::Word(name)] if is_type(keyword) => Some(name.as_str()),
             _ => None,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flashwise_core::human;
-use flashwise_storage::disk::inventory::{DiskInfo, Role};
+use flashwise_storage::disk::inventory::DiskInfo;
 use flashwise_storage::pool::{PoolError, prepare};
 use flashwise_storage::status::VolumeStatus;
 use flashwise_storage::volume::{Opened, Volume, VolumeConfig};
@@ -46,12 +46,9 @@ fn check_backend(path: &Path) -> Result<DiskInfo, ManageError> {
         Err(PoolError::NotFree { path, what, .. }) => return Err(conflict(format!("{path}: {what}"))),
         checked => checked.map_err(error)?,
     };
-    match info.role {
-        Role::Data => Err(conflict(format!("{}: it is a disk of a pool", info.path))),
-        Role::Cache => {
-            Err(conflict(format!("{}: {}", info.path, info.refused.as_deref().unwrap_or("it holds a cache"))))
-        }
-        _ => Ok(info),
+    match info.holds() {
+        Some(holds) => Err(conflict(format!("{}: {holds}", info.path))),
+        None => Ok(info),
     }
 }
 

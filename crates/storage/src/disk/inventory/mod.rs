@@ -153,6 +153,20 @@ impl DiskInfo {
         let more: Vec<String> = self.model.iter().cloned().chain(serial).collect();
         if more.is_empty() { self.path.clone() } else { format!("{} ({})", self.path, more.join(", ")) }
     }
+
+    /// Says which data of caches or pools the disk holds, if any. Writes of others would destroy that.
+    pub fn holds(&self) -> Option<&'static str> {
+        match self.role {
+            Role::Data => Some("it belongs to a pool"),
+            Role::Cache if self.has(CACHE) => Some("it holds a cache"),
+            Role::Cache => Some("it holds the journal of a cache"),
+            Role::Spare | Role::System | Role::Foreign => None,
+        }
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.signatures.iter().any(|signature| signature.kind == kind)
+    }
 }
 
 /// The directories of the kernel's device information. Tests have their own.
@@ -400,7 +414,6 @@ fn ends(path: &Path, size: u64) -> io::Result<Ends> {
 /// Determines the role of a disk, and the reasons against its use.
 fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
     disk.signatures = ends.map(Ends::signatures).unwrap_or_default();
-    let has = |kind: &str| disk.signatures.iter().any(|signature| signature.kind == kind);
     let mounts = || disk.mounts.iter().chain(disk.partitions.iter().flat_map(|part| &part.mounts)).next();
     let holders = || disk.holders.iter().chain(disk.partitions.iter().flat_map(|part| &part.holders)).next();
     let used = match (mounts(), holders()) {
@@ -418,9 +431,8 @@ fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
             let parts = disk.partitions.len();
             (Role::Foreign, Some(format!("it has {parts} partition{}", if parts == 1 { "" } else { "s" })))
         }
-        _ if has(POOL) => (Role::Data, Some("it belongs to a pool".to_owned())),
-        _ if has(CACHE) => (Role::Cache, Some("it holds a cache".to_owned())),
-        _ if has(JOURNAL) => (Role::Cache, Some("it holds the journal of a cache".to_owned())),
+        _ if disk.has(POOL) => (Role::Data, None),
+        _ if disk.has(CACHE) || disk.has(JOURNAL) => (Role::Cache, None),
         _ if is_blank => (Role::Spare, None),
         _ => (Role::Foreign, first().or_else(|| Some("it holds data of an unknown kind".to_owned()))),
     };
@@ -433,7 +445,7 @@ fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
         None
     };
     disk.can_be_wiped = used.is_none() && unfit.is_none() && ends.is_ok();
-    disk.refused = used.or(unfit).or(holds);
+    disk.refused = used.or(unfit).or(holds).or_else(|| disk.holds().map(str::to_owned));
 }
 
 #[cfg(test)]

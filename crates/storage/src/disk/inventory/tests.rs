@@ -112,6 +112,7 @@ fn disks_in_use_or_with_contents_are_refused_with_a_reason() {
     machine.disk("sdh", &[], b"flashwis");
     machine.disk("sdi", &[], &POOL_MAGIC);
     machine.disk("sdl", &[], b"FWJM");
+    machine.disk("sdm", &[("ro", "1")], b"flashwis");
     machine.disk("sdj", &[], &[]);
     std::fs::remove_file(machine.path("dev/sdj")).unwrap();
     machine.write("sys/block/loop0/size", "0\n");
@@ -139,8 +140,10 @@ fn disks_in_use_or_with_contents_are_refused_with_a_reason() {
         ("sdj", "foreign", "it cannot be read: No such file or directory (os error 2)", false),
         ("sdk", "system", "the machine swaps to it", false),
         ("sdl", "cache", "it holds the journal of a cache", true),
+        ("sdm", "cache", "it is read-only", false),
     ];
     assert_eq!(told, expected);
+    assert_eq!(disks.last().unwrap().holds(), Some("it holds a cache"));
     let sda = &disks[0].partitions[0];
     assert_eq!((sda.size_bytes, sda.mounts[0].as_str(), sda.signatures[0].kind.as_str()), (1 << 20, "/srv", "xfs"));
     let numbers: Vec<_> = disks[2].partitions.iter().map(|part| part.path.chars().last().unwrap()).collect();

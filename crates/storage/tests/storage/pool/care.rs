@@ -108,7 +108,7 @@ fn two_evacuations_do_not_share_the_same_space() {
     pool.remove_disk(1).unwrap();
     let error = pool.remove_disk(2).unwrap_err().to_string();
     assert!(error.contains("bytes are needed"), "{error}");
-    assert_eq!(pool.plan_remove(2).unwrap_err().to_string(), error);
+    assert_eq!(Plan::remove(&pool, 2).unwrap_err().to_string(), error);
     let status = pool.status();
     assert_eq!(status.free_bytes, status.size_bytes - status.used_bytes);
     let thick = NewLogical { thick: true, ..new("thick", status.free_bytes + MIB) };
@@ -279,7 +279,7 @@ fn a_missing_disk_is_removed_by_its_path_and_its_data_is_lost() {
         assert!(error.contains("is missing and has") && error.contains("give it up by its path"), "{error}");
         let error = pool.give_up_disk(2, "another").unwrap_err().to_string();
         assert!(error.contains(&format!("found 'another' as the disk to give up, expected '{path}'")), "{error}");
-        let plan = pool.plan_give_up(2, None).unwrap();
+        let plan = Plan::give_up(&pool, 2, None).unwrap();
         let bytes = lost.len() as u64 * 64;
         let expected = format!("{bytes} KiB of a are lost: reads fail until new data is written there.");
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
@@ -389,15 +389,15 @@ fn a_plan_describes_or_refuses_every_change() {
     let tank = Tank::new(false);
     let pool = tank.open();
     let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
-    let plan = pool.plan_create(&NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
+    let plan = Plan::create(&pool, &NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
     says(&plan, "A logical disk a of 20 MiB is created in pool ");
     says(&plan, "It reserves 20 MiB of the pool now.");
     says(&plan, "87% of the pool will be in use");
     assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());
-    let plan = pool.plan_create(&new("a", 64 * MIB)).unwrap();
+    let plan = Plan::create(&pool, &new("a", 64 * MIB)).unwrap();
     says(&plan, "Logical disks will have 64 MiB in total, and the pool has 2");
     let pinned = |bytes| NewLogical { pinned_ram_bytes: bytes, ..new("a", MIB) };
-    says(&pool.plan_create(&pinned(8192)).unwrap(), "8 KiB of the pool's RAM are reserved for recent reads of a.");
+    says(&Plan::create(&pool, &pinned(8192)).unwrap(), "8 KiB of the pool's RAM are reserved for recent reads of a.");
     let refused = [
         NewLogical { thick: true, ..new("a", 64 * MIB) },
         pinned(5000),
@@ -407,37 +407,37 @@ fn a_plan_describes_or_refuses_every_change() {
         new("a", 5000),
     ];
     for new in refused {
-        let [plan, done] = [pool.plan_create(&new).err(), pool.create_logical(&new).err()];
+        let [plan, done] = [Plan::create(&pool, &new).err(), pool.create_logical(&new).err()];
         assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
     }
 
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
     write(&disk, 0, 2 * CHUNK, 1).unwrap();
-    says(&pool.plan_grow("a", 2 * MIB).unwrap(), "a grows from 1 MiB to 2 MiB.");
-    let [plan, done] = [pool.plan_grow("a", MIB).err(), pool.grow_logical("a", MIB).err()];
+    says(&Plan::grow(&pool, "a", 2 * MIB).unwrap(), "a grows from 1 MiB to 2 MiB.");
+    let [plan, done] = [Plan::grow(&pool, "a", MIB).err(), pool.grow_logical("a", MIB).err()];
     assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
-    let plan = pool.plan_delete("a").unwrap();
+    let plan = Plan::delete(&pool, "a").unwrap();
     says(&plan, "The data on a, 128 KiB, is lost.");
     assert!(plan.destroys && plan.word.as_deref() == Some("a"));
     let guest = disk.enter(Default::default());
-    let [plan, done] = [pool.plan_delete("a").err(), pool.delete_logical("a").err()];
+    let [plan, done] = [Plan::delete(&pool, "a").err(), pool.delete_logical("a").err()];
     assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
     drop(guest);
 
-    says(&pool.plan_remove(1).unwrap(), "128 KiB move from");
+    says(&Plan::remove(&pool, 1).unwrap(), "128 KiB move from");
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
-    assert!(pool.plan_remove(7).unwrap_err().to_string().contains("it has no disk 7"));
+    assert!(Plan::remove(&pool, 7).unwrap_err().to_string().contains("it has no disk 7"));
     // Its own disks are in use, whether they are to be wiped or not.
     for (disk, wipe) in
         tank.config.disks.iter().chain([&tank.config.cache.flash]).flat_map(|disk| [(disk, false), (disk, true)])
     {
-        let refused = pool.plan_add(disk, wipe).unwrap_err().to_string();
+        let refused = Plan::add(&pool, disk, wipe).unwrap_err().to_string();
         let is_in_use = refused == format!("{}: it is in use by this server", disk.display());
         assert!(is_in_use || !disk.exists() || !wipe, "{refused}");
     }
     let small = tank.config.cache.state_directory.join("small.img");
     std::fs::write(&small, vec![0; 512 << 10]).unwrap();
-    let [plan, done] = [pool.plan_add(&small, false).err(), pool.add_disk(&small, false).err()];
+    let [plan, done] = [Plan::add(&pool, &small, false).err(), pool.add_disk(&small, false).err()];
     assert_eq!(
         plan.unwrap().to_string(),
         format!("{} has 524288 bytes; a disk of a pool needs at least 1 MiB", small.display())
@@ -445,9 +445,9 @@ fn a_plan_describes_or_refuses_every_change() {
     assert!(done.unwrap().to_string().ends_with("needs at least 1 MiB"));
     let path = tank.config.cache.state_directory.join("new.img");
     std::fs::write(&path, vec![1; 2 * MIB as usize]).unwrap();
-    let error = pool.plan_add(&path, false).unwrap_err().to_string();
+    let error = Plan::add(&pool, &path, false).unwrap_err().to_string();
     assert!(error.contains("it holds data of an unknown kind"), "{error}");
-    let plan = pool.plan_add(&path, true).unwrap();
+    let plan = Plan::add(&pool, &path, true).unwrap();
     says(&plan, "is lost: it holds data of an unknown kind.");
     assert!(plan.destroys && plan.word == Some(path.display().to_string()));
     assert_eq!(std::fs::read(&path).unwrap(), vec![1; 2 * MIB as usize], "nothing is done");
@@ -483,13 +483,13 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
         after.ram_read_hits - before.ram_read_hits
     };
     assert_eq!(left(&pool, "a", "b"), 0);
-    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1 MiB of the pool's RAM are reserved for recent reads of a.");
+    assert_eq!(Plan::pin(&pool, "a", MIB).unwrap(), "1 MiB of the pool's RAM are reserved for recent reads of a.");
     pool.set_pinned("a", MIB).unwrap();
     assert_eq!((left(&pool, "a", "b"), left(&pool, "b", "a")), (256, 0));
     let a = status(&pool, "a");
     assert_eq!(a.read_hit_ratio, (a.ram_read_hits + a.flash_read_hits) as f64 / a.reads as f64);
     assert!(a.flash_read_hits == 0 && a.ram_read_hits >= 256);
-    let [plan, done] = [pool.plan_pinned("b", 2 * MIB).err(), pool.set_pinned("b", 2 * MIB).err()].map(Option::unwrap);
+    let [plan, done] = [Plan::pin(&pool, "b", 2 * MIB).err(), pool.set_pinned("b", 2 * MIB).err()].map(Option::unwrap);
     let expected =
         "found 2MiB of RAM to keep, expected at most the 2MiB of the read buffer, because 1MiB are kept for others";
     assert!(plan.to_string().contains(expected) && plan.to_string() == done.to_string(), "{plan}");

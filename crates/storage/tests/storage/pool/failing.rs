@@ -8,6 +8,7 @@ use flashwise_core::cache::Mode;
 use flashwise_storage::disk::Disk;
 use flashwise_storage::disk::memory::MemoryDisk;
 use flashwise_storage::export::{Error, Operation};
+use flashwise_storage::pool::plan::Plan;
 use flashwise_storage::pool::status::{PoolDiskState, PoolState};
 use flashwise_storage::pool::{CHUNK_BYTES, LogicalDisk, Metadata, NewLogical, Pool, PoolConfig};
 use flashwise_testing::waiting::{wait_for, wait_until};
@@ -389,7 +390,7 @@ fn a_disk_with_a_bad_sector_is_emptied_of_all_else() {
         assert_eq!(free, size - pool.status().used_bytes, "what it needs is set aside");
         if stays {
             assert_eq!(
-                pool.plan_keep(1).unwrap().does[0],
+                Plan::keep(&pool, 1).unwrap().does[0],
                 "bad.img is no longer being emptied, and stays in pool tank."
             );
             pool.keep_disk(1).unwrap();
