@@ -187,6 +187,19 @@ impl Table for AdmissionRules {
 pub type Spec = Named<AdmissionRules>;
 
 impl Spec {
+    /// Builds `policy` behind this rule, as one policy, for a cache of `capacity` blocks of a trace with
+    /// `unique_blocks`.
+    // See [`policy::Spec::boxed`].
+    pub fn boxed(
+        &self,
+        policy: &policy::Spec,
+        unique_blocks: usize,
+        capacity: usize,
+        setting: &Setting,
+    ) -> AnyPolicy<u32> {
+        self.build(policy, Dense::new(unique_blocks), capacity, setting)
+    }
+
     /// Returns the policies from which the rule chooses, if it does.
     pub fn candidates(&self) -> Vec<policy::Spec> {
         let candidates = self.info().decides.as_ref().map(|decides| (decides.candidates)(self.options()));
@@ -319,19 +332,6 @@ macro_rules! rules {
         }
 
         impl Spec {
-            /// Builds `policy` behind this rule, as one policy, for a cache of `capacity` blocks of a trace with
-            /// `unique_blocks`.
-            // See [`policy::Spec::boxed`].
-            pub fn boxed(
-                &self,
-                policy: &policy::Spec,
-                unique_blocks: usize,
-                capacity: usize,
-                setting: &Setting,
-            ) -> AnyPolicy<u32> {
-                self.build(policy, Dense::new(unique_blocks), capacity, setting)
-            }
-
             /// Builds `policy` behind this rule for a cache of `capacity` blocks, as one policy. `index` must be empty.
             pub fn build<I>(
                 &self,

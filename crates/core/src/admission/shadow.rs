@@ -26,7 +26,7 @@ use super::{Admitted, Rule};
 use crate::access::{Access, Op};
 use crate::account::{Account, Bits, Counts};
 use crate::index::{Dense, Key};
-use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy};
+use crate::policy::{self, AnyPolicy, Outcome, Policy};
 use crate::sketch::mix;
 use crate::tiers::Traffic;
 
@@ -219,8 +219,7 @@ impl<K: Key> Shadows<K> {
         let request_blocks_max = rule.request_blocks_max();
         self.has_classes |= !matches!(request_blocks_max, 0 | u64::MAX);
         self.shadows.push(Shadow {
-            cache: Admitted::new(rule, policy.build(Dense::new(0), self.capacity(capacity), Boxed))
-                .admitting_writes(self.admits_writes),
+            cache: Admitted::new(rule, policy.boxed(0, self.capacity(capacity))).admitting_writes(self.admits_writes),
             account: Account::new(Bits::new(0)),
             before: Counts::default(),
             request_blocks_max,

@@ -118,8 +118,6 @@ pub trait Policy {
     }
 
     /// Decides about one access.
-    // Policies are `inline(always)` here: the replay of a trace calls this for each access. The compiler does not
-    // inline it by itself, because boxed policies use it, too. Then a replay takes about 15 % more time.
     fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
 
     /// Forgets `block` at once, because it was trimmed or its cached copy is invalid. Returns true if it was in the

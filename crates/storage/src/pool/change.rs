@@ -135,16 +135,9 @@ impl LogicalDiskChange {
         *self == LogicalDiskChange::default()
     }
 
-    fn plan(&self, pool: &Pool, name: &str) -> Result<Plan, PoolError> {
-        let pinned = self.pinned_ram_bytes.map(|bytes| Plan::pin(pool, name, bytes)).transpose()?;
-        let mut plan = Plan::change(pool, name, self.size_bytes, self.cached, self.mode)?;
-        plan.does.extend(pinned);
-        Ok(plan)
-    }
-
     fn apply(&self, pool: &Pool, name: &str) -> Result<(), PoolError> {
         // All of it, or nothing.
-        self.plan(pool, name)?;
+        Plan::alter(pool, name, self)?;
         if let Some(size_bytes) = self.size_bytes {
             pool.grow_logical(name, size_bytes)?;
         }
@@ -170,7 +163,7 @@ impl PoolChange {
             PoolChange::KeepDisk(number) => Plan::keep(pool, *number),
             PoolChange::GiveUpDisk(number, disk) => Plan::give_up(pool, *number, disk.confirm.as_deref()),
             PoolChange::Create(new) => Plan::create(pool, new),
-            PoolChange::Alter(name, change) => change.plan(pool, name),
+            PoolChange::Alter(name, change) => Plan::alter(pool, name, change),
             PoolChange::Delete(name) => Plan::delete(pool, name),
         }
     }

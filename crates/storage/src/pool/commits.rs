@@ -163,7 +163,7 @@ impl Shared {
             Job::Flush(_, done) => done(Err(Error::ShuttingDown)),
             Job::Again(again) | Job::Drained(again) => again(),
             Job::Changed(done) => {
-                done(Err(PoolError::Refused { pool: self.name.clone(), what: "it is closed".to_owned() }));
+                done(Err(self.refuse("it is closed".to_owned())));
             }
         }
     }
@@ -172,9 +172,7 @@ impl Shared {
     pub(super) fn commit_now(&self) -> Result<(), PoolError> {
         let (sender, receiver) = channel();
         self.queue(Job::Changed(Box::new(move |result| drop(sender.send(result)))));
-        receiver.recv().unwrap_or_else(|_| {
-            Err(PoolError::Refused { pool: self.name.clone(), what: "it is being closed".to_owned() })
-        })
+        receiver.recv().unwrap_or_else(|_| Err(self.refuse("it is being closed".to_owned())))
     }
 
     /// Performs a client's flush.

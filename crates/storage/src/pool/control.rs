@@ -36,7 +36,7 @@ impl Pool {
     }
 
     pub(super) fn refuse(&self, what: String) -> PoolError {
-        PoolError::Refused { pool: self.name().to_owned(), what }
+        self.shared.refuse(what)
     }
 
     /// Fails if a change could not become durable, because an earlier one cannot. Nothing has changed then.

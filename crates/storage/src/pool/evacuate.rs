@@ -185,8 +185,8 @@ impl Evacuation<'_> {
         if let Some(leaving) = self.shared.state().leaving.get_mut(&self.id)
             && leaving.failed.as_ref() != Some(&said)
         {
-            tracing::warn!(event = "disk-not-emptied", pool = self.shared.name, disk = self.id, %error, "the disk is not emptied \
-                for now");
+            let (pool, disk) = (&self.shared.name, self.id);
+            tracing::warn!(event = "disk-not-emptied", pool, disk, %error, "the disk is not emptied for now");
             leaving.failed = Some(said);
         }
         // The old places of chunks already moved become free with this.
@@ -237,7 +237,7 @@ impl Evacuation<'_> {
         if let Some(first) = first {
             let chunks = if stuck.len() == 1 { "a chunk".to_owned() } else { format!("{} chunks", stuck.len()) };
             let what = format!("disk {}: {chunks} could not be moved, and will be retried: {first}", self.id);
-            return Err(PoolError::Refused { pool: self.shared.name.clone(), what });
+            return Err(self.shared.refuse(what));
         }
         let count = state.metadata.map.space.counts().get(&self.id).copied().unwrap_or_default();
         if count.free < count.chunks {
@@ -248,7 +248,7 @@ impl Evacuation<'_> {
         }
         if !state.has_disk_that_stays(self.id) {
             let what = format!("disk {} is empty and cannot be removed: no other disk would remain; add one", self.id);
-            return Err(PoolError::Refused { pool: self.shared.name.clone(), what });
+            return Err(self.shared.refuse(what));
         }
         state.metadata.take_out(self.id)?;
         self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
@@ -430,10 +430,9 @@ impl Evacuation<'_> {
 
     fn write(&self, moving: &Moving, place: u32, bytes: Vec<u8>) -> Result<(), PoolError> {
         let written = self.shared.ask(Operation::Write, u64::from(place) * CHUNK_BYTES, CHUNK_BYTES, bytes);
-        written.map(drop).map_err(|error| {
-            let what = format!("{} cannot be written elsewhere: {error}", moving.named());
-            PoolError::Refused { pool: self.shared.name.clone(), what }
-        })
+        written
+            .map(drop)
+            .map_err(|error| self.shared.refuse(format!("{} cannot be written elsewhere: {error}", moving.named())))
     }
 }
 

@@ -563,6 +563,10 @@ impl Shared {
         }
     }
 
+    fn refuse(&self, what: String) -> PoolError {
+        PoolError::Refused { pool: self.name.clone(), what }
+    }
+
     /// True if a byte of the pool is on a missing disk.
     fn is_missing(&self, place: u64) -> bool {
         self.disk.is_missing(place)

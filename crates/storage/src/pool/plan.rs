@@ -9,7 +9,7 @@ use flashwise_core::human::{self, counted};
 use super::map::chunks_of;
 use super::prepare::{check, room};
 use super::status::WARN_PERCENT;
-use super::{CHUNK_BYTES, NewLogical, Pool, PoolError};
+use super::{CHUNK_BYTES, LogicalDiskChange, NewLogical, Pool, PoolError};
 use crate::disk::inventory::{DiskInfo, Role};
 use crate::export::Export;
 
@@ -133,14 +133,10 @@ impl Plan {
         Ok(Plan { does, ..Plan::default() })
     }
 
-    /// Describes the effects of a change of the size, the caching or the mode of a logical disk.
-    pub fn change(
-        pool: &Pool,
-        name: &str,
-        size_bytes: Option<u64>,
-        cached: Option<bool>,
-        mode: Option<Mode>,
-    ) -> Result<Plan, PoolError> {
+    /// Describes the effects of a change of a logical disk.
+    pub fn alter(pool: &Pool, name: &str, change: &LogicalDiskChange) -> Result<Plan, PoolError> {
+        let LogicalDiskChange { size_bytes, cached, mode, pinned_ram_bytes } = *change;
+        let pinned = pinned_ram_bytes.map(|bytes| Plan::pin(pool, name, bytes)).transpose()?;
         let disk = pool.logical(name)?;
         pool.check_ready()?;
         let mut plan = size_bytes.map(|bytes| Plan::grow(pool, name, bytes)).transpose()?.unwrap_or_default();
@@ -155,6 +151,7 @@ impl Plan {
             true => format!("The mode of {name} stays {}.", mode.name()),
             false => format!("The mode of {name} changes from {} to {}.", shape.mode.name(), mode.name()),
         }));
+        plan.does.extend(pinned);
         Ok(plan)
     }
 
